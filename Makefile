@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+# Two commands for a newcomer: `make demo` and `make test`. Both set everything up first, and reuse
+# what is there. Needed beforehand: Python >= 3.10, a C++17 compiler, make.
+PYTHON ?= python3
+VENV ?= .venv
+DEMO_OUT ?= out/demo
+JOBS ?= $(shell nproc)
+
+BIN := $(abspath $(VENV))/bin
+export PATH := $(BIN):$(PATH)
+CMAKE_PYTHON := -DPython_EXECUTABLE=$(BIN)/python
+SOURCES := $(shell find native python cmake third_party CMakeLists.txt pyproject.toml -type f -not -name '*.pyc')
+CXX_FILES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
+
+.PHONY: demo test test-native test-python asan lint format bench dev lock clean help
+
+help: ## What there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+# The pinned versions are of Python 3.11 and newer; 3.10 takes what it can have.
+REQUIREMENTS := requirements/dev.$(shell $(PYTHON) -c 'import sys; print("txt" if sys.version_info >= (3, 11) else "in")')
+
+$(VENV)/.requirements: $(REQUIREMENTS)
+	$(PYTHON) -c 'import sys; sys.exit("[make] Python should be 3.10 or newer. Received %d.%d. Set PYTHON=." % sys.version_info[:2] if sys.version_info < (3, 10) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=23'
+	$(BIN)/python -m pip install --quiet -r $(REQUIREMENTS)
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.requirements $(SOURCES)
+	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --force-reinstall .
+	touch $@
+
+demo: $(VENV)/.installed ## Train, export, run, verify and measure a network with Swish
+	$(BIN)/myops demo --out $(DEMO_OUT) $(if $(QUICK),--quick)
+
+test: test-native test-python ## All tests
+
+test-native: $(VENV)/.requirements ## The C++ tests, once per instruction set of this machine
+	cmake --preset dev $(CMAKE_PYTHON) -DMYOPS_BUILD_TORCH=OFF --log-level=NOTICE
+	cmake --build --preset dev -j $(JOBS)
+	ctest --preset dev
+
+test-python: $(VENV)/.installed ## The Python and packaging tests
+	$(BIN)/python -m pytest
+
+asan: $(VENV)/.requirements ## The C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	cmake --preset asan $(CMAKE_PYTHON) --log-level=NOTICE
+	cmake --build --preset asan -j $(JOBS)
+	ctest --preset asan
+
+bench: $(VENV)/.installed ## Measure against the fused rivals
+	$(BIN)/python benchmarks/swish.py
+
+lint: $(VENV)/.requirements ## ruff, mypy, clang-format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+
+format: $(VENV)/.requirements ## Format Python and C++
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CXX_FILES)
+
+dev: $(VENV)/.requirements ## Editable installation: Python edits take effect at once
+	$(BIN)/python -m pip install --no-build-isolation --no-deps -e .
+
+lock: ## Pin requirements/dev.in in requirements/dev.txt
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet -r requirements/dev.in
+	(echo '# Pinned by `make lock` from dev.in.'; build/lock/bin/python -m pip list --format=freeze \
+	  | grep -v -i -E '^(pip|setuptools|wheel)==' | sed 's/+[a-z0-9]*$$//') > requirements/dev.txt
+
+clean: ## Remove what was built, and the virtual environment
+	rm -rf build $(VENV) out

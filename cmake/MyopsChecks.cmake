@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+# Hard rules about files and binaries, one per call:
+#   cmake -DCHECK=<rule> -D<argument>=<value>... -P MyopsChecks.cmake
+#
+#   isa_symbols     NM, OBJECTS, ISA      each object exports one symbol, myops_..._<ISA>
+#   plugin_exports  NM, LIBRARY, SYMBOL   the library exports this symbol only
+#   plugin_needed   READELF, LIBRARY      the library links no framework
+#   layers          ROOT                  what files under native/ may include and call
+#   headers         ROOT, FOLDERS, LISTED all headers of the folders are in the list
+#
+# A broken rule is a FATAL_ERROR, which fails the test.
+cmake_minimum_required(VERSION 3.25)
+
+function(run_tool output)
+  execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE text ERROR_VARIABLE error RESULT_VARIABLE code)
+  if(NOT code EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "[${CHECK}] this command should work: ${command}. Received ${error}")
+  endif()
+  set(${output} "${text}" PARENT_SCOPE)
+endfunction()
+
+# The names in nm's output, one per line "address type name".
+function(symbol_names output text)
+  string(REGEX MATCHALL "[^\n]+" lines "${text}")
+  set(names "")
+  foreach(line IN LISTS lines)
+    if(line MATCHES " [A-Za-z] ([^ ]+)$")
+      list(APPEND names ${CMAKE_MATCH_1})
+    endif()
+  endforeach()
+  set(${output} "${names}" PARENT_SCOPE)
+endfunction()
+
+# More than one exported symbol is a function the linker may merge with another ISA's copy and then
+# run on a machine that lacks the instructions.
+function(check_isa_symbols)
+  foreach(object IN LISTS OBJECTS)
+    run_tool(text ${NM} --extern-only --defined-only ${object})
+    symbol_names(names "${text}")
+    list(LENGTH names count)
+    if(NOT count EQUAL 1 OR NOT names MATCHES "^myops_[a-z_]+_${ISA}$")
+      message(FATAL_ERROR "[isa_symbols] ${object} should export one symbol, myops_..._${ISA}. "
+                          "Received \"${names}\". Give everything else internal linkage.")
+    endif()
+  endforeach()
+  if(NOT OBJECTS)
+    message(FATAL_ERROR "[isa_symbols] there should be objects for ${ISA}. Received none.")
+  endif()
+endfunction()
+
+function(check_plugin_exports)
+  run_tool(text ${NM} --dynamic --extern-only --defined-only ${LIBRARY})
+  symbol_names(names "${text}")
+  if(NOT names STREQUAL SYMBOL)
+    message(FATAL_ERROR "[plugin_exports] ${LIBRARY} should export ${SYMBOL} only. Received "
+                        "\"${names}\". Look at the version script.")
+  endif()
+endfunction()
+
+function(check_plugin_needed)
+  run_tool(text ${READELF} --dynamic --wide ${LIBRARY})
+  string(REGEX MATCHALL "\\(NEEDED\\)[^\n]*" needed "${text}")
+  if(NOT needed)
+    message(FATAL_ERROR "[plugin_needed] ${READELF} should list NEEDED entries. Received none.")
+  endif()
+  string(TOLOWER "${needed}" lower)
+  if(lower MATCHES "torch|onnxruntime|python|c10|gomp|iomp|libomp")
+    message(FATAL_ERROR "[plugin_needed] ${LIBRARY} should link no framework and no thread pool. "
+                        "Received ${needed}")
+  endif()
+endfunction()
+
+# refuse(<file> <text> <what> <regex>): comments are gone from the text.
+function(refuse file text what regex)
+  if(text MATCHES "${regex}")
+    string(STRIP "${CMAKE_MATCH_0}" found)
+    message(SEND_ERROR "[layers] ${file} should hold no ${what}. Received \"${found}\".")
+  endif()
+endfunction()
+
+function(check_layers)
+  set(include "(^|\n)[ \t]*#[ \t]*include[ \t]*[<\"]")
+  set(torch "${include}(torch|ATen|c10|caffe2)/")
+  set(runtime "${include}(onnxruntime|core/session)[^\n]*")
+  set(python "${include}(Python\\.h|nanobind|pybind11)")
+  # A list of files would not hold the one that was just added.
+  file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/native/*.hpp ${ROOT}/native/*.cpp
+       ${ROOT}/native/*.cuh ${ROOT}/native/*.cu)
+  foreach(folder IN ITEMS kernels ort)
+    if(NOT files MATCHES "native/${folder}/")
+      message(FATAL_ERROR "[layers] ${ROOT}/native/${folder} should hold sources. Received none.")
+    endif()
+  endforeach()
+  foreach(file IN LISTS files)
+    file(READ ${ROOT}/${file} text)
+    string(REGEX REPLACE "//[^\n]*" "" text "${text}")
+    refuse(${file} "${text}" "output to the terminal"
+           "(^|[^A-Za-z0-9_])(f?printf|puts)[ \t]*\\(|std::(cout|cerr|clog)|${include}iostream")
+    if(file MATCHES "^native/(kernels|ort)/")
+      refuse(${file} "${text}" "torch" "${torch}")
+      refuse(${file} "${text}" "Python" "${python}")
+      refuse(${file} "${text}" "throw" "(^|[^A-Za-z0-9_])throw([^A-Za-z0-9_]|$)")
+    endif()
+    if(file MATCHES "^native/(kernels|torch|python)/")
+      refuse(${file} "${text}" "ONNX Runtime" "${runtime}")
+    endif()
+    if(file MATCHES "^native/torch/")
+      refuse(${file} "${text}" "Python" "${python}")
+    endif()
+  endforeach()
+endfunction()
+
+function(check_headers)
+  foreach(folder IN LISTS FOLDERS)
+    file(GLOB_RECURSE found RELATIVE ${ROOT} ${ROOT}/${folder}/*.hpp)
+    foreach(header IN LISTS found)
+      if(NOT header IN_LIST LISTED)
+        message(SEND_ERROR "[headers] ${header} should be compiled alone. Received a list without "
+                           "it. Add it in tests/native/CMakeLists.txt.")
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
+if(NOT COMMAND check_${CHECK})
+  message(FATAL_ERROR "[MyopsChecks] CHECK should name a rule of this file. Received \"${CHECK}\".")
+endif()
+cmake_language(CALL check_${CHECK})

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+# What all targets share: warnings, sanitizers, where things are installed.
+include_guard()
+
+set(MYOPS_WARNINGS -Wall -Wextra -Wpedantic -Wno-psabi)
+set(MYOPS_PACKAGE_DIR ${CMAKE_CURRENT_LIST_DIR})
+
+# In a wheel the libraries lie inside the package; else in the prefix's lib folder.
+if(SKBUILD)
+  set(MYOPS_INSTALL_LIBDIR myops/lib)
+else()
+  set(MYOPS_INSTALL_LIBDIR ${CMAKE_INSTALL_LIBDIR})
+endif()
+
+# myops_target_defaults(<target>): flags every target of ours is compiled with.
+function(myops_target_defaults target)
+  target_compile_options(${target} PRIVATE ${MYOPS_WARNINGS} -fvisibility=hidden
+                                           -fvisibility-inlines-hidden)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF)
+  myops_sanitize(${target})
+endfunction()
+
+function(myops_sanitize target)
+  if(MYOPS_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=address,undefined
+                                             -fno-sanitize-recover=undefined -g)
+    target_link_options(${target} PRIVATE -fsanitize=address,undefined)
+  endif()
+endfunction()
+
+# The C++ package: static kernels, public headers and find_package(myops).
+function(myops_install_package)
+  include(CMakePackageConfigHelpers)
+  set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/myops)
+  install(TARGETS myops_kernels EXPORT myopsTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/native/kernels/include/myops
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT myopsTargets NAMESPACE myops:: DESTINATION ${config_dir})
+  configure_package_config_file(${MYOPS_PACKAGE_DIR}/myopsConfig.cmake.in
+                                ${PROJECT_BINARY_DIR}/myopsConfig.cmake
+                                INSTALL_DESTINATION ${config_dir}
+                                PATH_VARS CMAKE_INSTALL_LIBDIR)
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/myopsConfigVersion.cmake
+                                   COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/myopsConfig.cmake
+                ${PROJECT_BINARY_DIR}/myopsConfigVersion.cmake DESTINATION ${config_dir})
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+endfunction()

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stands in for the CUDA back end in a build without it.
+#include "myops/kernels.hpp"
+
+namespace myops {
+
+Status cuda_status() noexcept {
+  return Status::error(
+      "[myops] a CUDA operator needs CUDA kernels. Received a build that holds CPU kernels only. "
+      "Move the tensors to the CPU.");
+}
+
+}  // namespace myops

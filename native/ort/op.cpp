@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "op.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <new>
+
+namespace myops::ort {
+namespace {
+
+// ORT has no query for its pool's size; eight tasks keep small pools busy and cost large ones
+// little.
+constexpr std::int64_t most_tasks = 8;
+
+// The API version in which KernelContext_ParallelFor appeared: behind the end of older tables.
+constexpr int parallel_for_since = 17;
+
+struct Kernel {
+  const OrtApi* api;
+  std::int64_t most_tasks;
+  KernelFn function;
+  std::size_t input_count;
+  std::int64_t element_bytes;
+  double attributes[max_attributes];
+};
+
+const CustomOp& self(const OrtCustomOp* op) { return *static_cast<const CustomOp*>(op); }
+
+ONNXTensorElementDataType onnx_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+    case DType::f64: return ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE;
+    case DType::f16: return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16;
+    case DType::bf16: return ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16;
+  }
+  return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+}
+
+OrtStatus* fail(const OrtApi* api, const Status& status) {
+  // Not ORT_EP_FAIL: onnxruntime's Python wrapper answers that one by trying other providers.
+  return api->CreateStatus(ORT_INVALID_ARGUMENT, status.message());
+}
+
+/// The attribute's value; its default where the node does not have it. Any other failure, such as
+/// a string where a number should be, is the model's error and must not become the default.
+OrtStatus* read_attribute(const CustomOp& op, const OrtKernelInfo* node, std::size_t index,
+                          double* value) {
+  const AttributeInfo& attribute = op.info->attributes[index];
+  float given = 0;
+  OrtStatus* status = op.api->KernelInfoGetAttribute_float(node, attribute.name, &given);
+  if (status == nullptr) {
+    *value = given;
+    return nullptr;
+  }
+  const bool missing = std::strstr(op.api->GetErrorMessage(status), "No attribute") != nullptr;
+  op.api->ReleaseStatus(status);
+  if (missing) {
+    *value = attribute.default_value;
+    return nullptr;
+  }
+  char node_name[128] = "";
+  if (op.api_version >= 15) {
+    std::size_t size = sizeof node_name;
+    OrtStatus* name_status = op.api->KernelInfo_GetNodeName(node, node_name, &size);
+    if (name_status != nullptr) op.api->ReleaseStatus(name_status);
+  }
+  return fail(op.api, Status::error("[%s] attribute %s of node \"%s\" should be a float. Received "
+                                    "another type. Write it as a float attribute.",
+                                    op.info->name, attribute.name, node_name));
+}
+
+OrtStatus* create_kernel(const OrtCustomOp* base, const OrtApi*, const OrtKernelInfo* node,
+                         void** result) noexcept {
+  const CustomOp& op = self(base);
+  std::unique_ptr<Kernel> kernel(new (std::nothrow) Kernel{});
+  if (kernel == nullptr) return op.api->CreateStatus(ORT_FAIL, "[myops] out of memory.");
+  kernel->api = op.api;
+  kernel->most_tasks = op.api_version >= parallel_for_since ? most_tasks : 1;
+  kernel->function = cpu_kernel(*op.info, Pass::forward, op.dtype);
+  kernel->input_count = op.info->input_count;
+  kernel->element_bytes = static_cast<std::int64_t>(element_size(op.dtype));
+  for (std::size_t i = 0; i < op.info->attribute_count; ++i) {
+    OrtStatus* status = read_attribute(op, node, i, &kernel->attributes[i]);
+    if (status != nullptr) return status;
+  }
+  const Status valid = check_attributes(*op.info, kernel->attributes);
+  if (!valid.ok()) return fail(op.api, valid);
+  *result = kernel.release();
+  return nullptr;
+}
+
+// ORT passes one size_t to the loop body: the call's data lives on the caller's stack.
+struct Work {
+  const Kernel* kernel;
+  const void* inputs[max_inputs];
+  void* output;
+  std::int64_t count;
+  std::int64_t grain;
+};
+
+void run_task(void* data, std::size_t task) noexcept {
+  const Work& work = *static_cast<const Work*>(data);
+  const Kernel& kernel = *work.kernel;
+  const std::int64_t begin = static_cast<std::int64_t>(task) * work.grain;
+  const std::int64_t left = work.count - begin;
+  const void* from[max_inputs];
+  for (std::size_t i = 0; i < kernel.input_count; ++i) {
+    from[i] = static_cast<const char*>(work.inputs[i]) + begin * kernel.element_bytes;
+  }
+  void* to[] = {static_cast<char*>(work.output) + begin * kernel.element_bytes};
+  kernel.function(from, to, left < work.grain ? left : work.grain, kernel.attributes);
+}
+
+#define MYOPS_RETURN_IF_ERROR(call)                                   \
+  do {                                                                \
+    if (OrtStatus* error_ = (call); error_ != nullptr) return error_; \
+  } while (0)
+
+struct ShapeRelease {
+  const OrtApi* api;
+  OrtTensorTypeAndShapeInfo* info = nullptr;
+  ~ShapeRelease() {
+    if (info != nullptr) api->ReleaseTensorTypeAndShapeInfo(info);
+  }
+};
+
+constexpr std::size_t most_dims = 32;
+
+/// The dims of input `index` into `dims`.
+OrtStatus* read_dims(const OrtApi* api, const OrtValue* value, std::int64_t* dims,
+                     std::size_t* rank, std::int64_t* count) {
+  ShapeRelease shape{api};
+  MYOPS_RETURN_IF_ERROR(api->GetTensorTypeAndShape(value, &shape.info));
+  MYOPS_RETURN_IF_ERROR(api->GetDimensionsCount(shape.info, rank));
+  if (*rank > most_dims) {
+    return fail(api, Status::error("[myops] a tensor should have at most %zu dimensions. Received "
+                                   "%zu. Reshape it first.",
+                                   most_dims, *rank));
+  }
+  MYOPS_RETURN_IF_ERROR(api->GetDimensions(shape.info, dims, *rank));
+  *count = 1;
+  for (std::size_t i = 0; i < *rank; ++i) *count *= dims[i];
+  return nullptr;
+}
+
+OrtStatus* compute(void* state, OrtKernelContext* context) noexcept {
+  const Kernel& kernel = *static_cast<const Kernel*>(state);
+  const OrtApi* api = kernel.api;
+  Work work{};
+  work.kernel = &kernel;
+  std::int64_t dims[most_dims];
+  std::size_t rank = 0;
+  for (std::size_t i = 0; i < kernel.input_count; ++i) {
+    const OrtValue* input = nullptr;
+    MYOPS_RETURN_IF_ERROR(api->KernelContext_GetInput(context, i, &input));
+    std::int64_t other_dims[most_dims];
+    std::size_t other_rank = 0;
+    std::int64_t count = 0;
+    MYOPS_RETURN_IF_ERROR(read_dims(api, input, i == 0 ? dims : other_dims,
+                                    i == 0 ? &rank : &other_rank, i == 0 ? &work.count : &count));
+    if (i > 0 && (other_rank != rank || std::memcmp(dims, other_dims, rank * sizeof *dims) != 0)) {
+      return fail(api,
+                  Status::error("[myops] the inputs of an elementwise operator should have one "
+                                "shape. Received %lld and %lld elements. Expand them first.",
+                                static_cast<long long>(work.count), static_cast<long long>(count)));
+    }
+    // The C API gives input data only through the mutable accessor.
+    void* data = nullptr;
+    MYOPS_RETURN_IF_ERROR(api->GetTensorMutableData(const_cast<OrtValue*>(input), &data));
+    work.inputs[i] = data;
+  }
+  OrtValue* output = nullptr;
+  MYOPS_RETURN_IF_ERROR(api->KernelContext_GetOutput(context, 0, dims, rank, &output));
+  MYOPS_RETURN_IF_ERROR(api->GetTensorMutableData(output, &work.output));
+  const TaskPlan plan = plan_tasks(work.count, kernel.most_tasks);
+  if (plan.tasks == 0) return nullptr;
+  work.grain = plan.grain;
+  if (plan.tasks == 1) {
+    run_task(&work, 0);
+    return nullptr;
+  }
+  return api->KernelContext_ParallelFor(context, run_task, static_cast<std::size_t>(plan.tasks), 0,
+                                        &work);
+}
+
+/// Gives dims that have neither value nor name a name of their own. ORT would write them as the
+/// value -1 into the output, which contradicts, and then replaces, what the model declares there.
+/// The names are unique because equal names promise equal sizes.
+OrtStatus* name_unknown_dims(const OrtApi* api, OrtTensorTypeAndShapeInfo* info,
+                             std::size_t rank) noexcept {
+  if (rank > most_dims) return nullptr;
+  static std::atomic<unsigned> last_number{0};
+  std::int64_t values[most_dims];
+  const char* names[most_dims];
+  char buffers[most_dims][32];
+  MYOPS_RETURN_IF_ERROR(api->GetDimensions(info, values, rank));
+  MYOPS_RETURN_IF_ERROR(api->GetSymbolicDimensions(info, names, rank));
+  bool changed = false;
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (values[i] != -1 || names[i][0] != '\0') continue;
+    std::snprintf(buffers[i], sizeof buffers[i], "myops_dim_%u", ++last_number);
+    names[i] = buffers[i];
+    changed = true;
+  }
+  return changed ? api->SetSymbolicDimensions(info, names, rank) : nullptr;
+}
+
+OrtStatus* infer_shape(const OrtCustomOp* base, OrtShapeInferContext* context) noexcept {
+  const OrtApi* api = self(base).api;
+  // Passing the input's own record through keeps symbolic and unknown dims, and the dtype, which
+  // matters because ORT asks the first registered dtype's op for all of them.
+  OrtTensorTypeAndShapeInfo* info = nullptr;
+  MYOPS_RETURN_IF_ERROR(api->ShapeInferContext_GetInputTypeShape(context, 0, &info));
+  std::size_t rank = 0;
+  MYOPS_RETURN_IF_ERROR(api->GetDimensionsCount(info, &rank));
+  // Rank 0 is also ORT's word for an unknown rank: declaring a scalar would break the consumers.
+  if (rank == 0) return nullptr;
+  MYOPS_RETURN_IF_ERROR(name_unknown_dims(api, info, rank));
+  return api->ShapeInferContext_SetOutputTypeShape(context, 0, info);
+}
+
+constexpr int in_place_inputs[] = {0};
+constexpr int in_place_outputs[] = {0};
+
+}  // namespace
+
+void init_custom_op(CustomOp& op, const OrtApi* api, int api_version, const OpInfo& info,
+                    DType dtype) noexcept {
+  // Callbacks that are not set stay null: the runtime treats those as absent.
+  op = CustomOp{};
+  op.api = api;
+  op.info = &info;
+  op.dtype = dtype;
+  op.api_version = api_version;
+  op.version = static_cast<std::uint32_t>(api_version);
+  op.GetName = [](const OrtCustomOp* base) noexcept { return self(base).info->name; };
+  op.GetExecutionProviderType = [](const OrtCustomOp*) noexcept -> const char* {
+    return "CPUExecutionProvider";
+  };
+  op.GetInputTypeCount = [](const OrtCustomOp* base) noexcept {
+    return self(base).info->input_count;
+  };
+  op.GetInputType = [](const OrtCustomOp* base, std::size_t) noexcept {
+    return onnx_type(self(base).dtype);
+  };
+  op.GetInputCharacteristic = [](const OrtCustomOp*, std::size_t) noexcept {
+    return INPUT_OUTPUT_REQUIRED;
+  };
+  op.GetInputMemoryType = [](const OrtCustomOp*, std::size_t) noexcept {
+    return OrtMemTypeDefault;
+  };
+  op.GetOutputTypeCount = [](const OrtCustomOp*) noexcept -> std::size_t { return 1; };
+  op.GetOutputType = op.GetInputType;
+  op.GetOutputCharacteristic = op.GetInputCharacteristic;
+  op.GetVariadicInputMinArity = [](const OrtCustomOp*) noexcept { return 1; };
+  op.GetVariadicInputHomogeneity = [](const OrtCustomOp*) noexcept { return 1; };
+  op.GetVariadicOutputMinArity = op.GetVariadicInputMinArity;
+  op.GetVariadicOutputHomogeneity = op.GetVariadicInputHomogeneity;
+  op.CreateKernelV2 = create_kernel;
+  op.KernelComputeV2 = compute;
+  op.KernelDestroy = [](void* state) noexcept { delete static_cast<Kernel*>(state); };
+  op.InferOutputShapeFn = infer_shape;
+  op.GetStartVersion = [](const OrtCustomOp*) noexcept { return 1; };
+  op.GetEndVersion = [](const OrtCustomOp*) noexcept { return 1; };
+  op.GetMayInplace = [](int** inputs, int** outputs) noexcept -> std::size_t {
+    // ORT only reads the arrays.
+    *inputs = const_cast<int*>(in_place_inputs);
+    *outputs = const_cast<int*>(in_place_outputs);
+    return 1;
+  };
+  op.ReleaseMayInplace = [](int*, int*) noexcept {};
+  op.GetAliasMap = [](int** inputs, int** outputs) noexcept -> std::size_t {
+    *inputs = nullptr;
+    *outputs = nullptr;
+    return 0;
+  };
+  op.ReleaseAliasMap = [](int*, int*) noexcept {};
+}
+
+}  // namespace myops::ort

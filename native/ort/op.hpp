@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// One OrtCustomOp per (operator, dtype): the callbacks ONNX Runtime calls. Everything they need is
+// in the OrtCustomOp itself or in the kernel, so sessions and threads share nothing.
+#pragma once
+
+#include <onnxruntime_c_api.h>
+
+#include "myops/kernels.hpp"
+
+namespace myops::ort {
+
+inline constexpr std::size_t max_inputs = 4;
+inline constexpr std::size_t max_attributes = 8;
+
+struct CustomOp : OrtCustomOp {
+  const OrtApi* api;
+  const OpInfo* info;
+  DType dtype;
+  int api_version;
+};
+
+/// Fills the callbacks of `op`.
+void init_custom_op(CustomOp& op, const OrtApi* api, int api_version, const OpInfo& info,
+                    DType dtype) noexcept;
+
+}  // namespace myops::ort

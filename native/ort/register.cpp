@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plugin's one entry. Hosts call it through RegisterCustomOpsLibrary or
+// register_custom_ops_library.
+#include <array>
+#include <memory>
+#include <mutex>
+#include <new>
+
+#include "api_version.hpp"
+#include "op.hpp"
+#include "ops/op_table.hpp"
+
+namespace myops::ort {
+namespace {
+
+constexpr std::size_t custom_op_count = op_count * dtype_count;
+
+// ORT keeps pointers to a domain and its ops for as long as any session lives, in whatever order
+// the host destroys things: they are made once per runtime and never freed.
+struct Domain {
+  const OrtApiBase* runtime;
+  OrtCustomOpDomain* handle;
+  std::array<CustomOp, custom_op_count> custom_ops;
+  Domain* next;
+};
+
+OrtStatus* fill_domain(Domain& domain, const OrtApi* api, int api_version) noexcept {
+  if (OrtStatus* error = api->CreateCustomOpDomain("myops", &domain.handle); error != nullptr) {
+    return error;
+  }
+  std::size_t next = 0;
+  for (const OpInfo& info : ops()) {
+    for (std::size_t dtype = 0; dtype < dtype_count; ++dtype) {
+      CustomOp& op = domain.custom_ops[next++];
+      init_custom_op(op, api, api_version, info, static_cast<DType>(dtype));
+      if (OrtStatus* error = api->CustomOpDomain_Add(domain.handle, &op); error != nullptr) {
+        api->ReleaseCustomOpDomain(domain.handle);
+        return error;
+      }
+    }
+  }
+  return nullptr;
+}
+
+/// The domain of this runtime: a process may hold more than one libonnxruntime.
+OrtStatus* domain_of(const OrtApiBase* runtime, const OrtApi* api, int api_version,
+                     OrtCustomOpDomain** result) noexcept {
+  static std::mutex mutex;
+  static Domain* domains = nullptr;
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (Domain* domain = domains; domain != nullptr; domain = domain->next) {
+    if (domain->runtime == runtime) {
+      *result = domain->handle;
+      return nullptr;
+    }
+  }
+  std::unique_ptr<Domain> domain(new (std::nothrow) Domain{});
+  if (domain == nullptr) return api->CreateStatus(ORT_FAIL, "[myops] out of memory.");
+  if (OrtStatus* error = fill_domain(*domain, api, api_version); error != nullptr) return error;
+  domain->runtime = runtime;
+  domain->next = domains;
+  domains = domain.release();
+  *result = domains->handle;
+  return nullptr;
+}
+
+OrtStatus* register_ops(OrtSessionOptions* options, const OrtApiBase* base) noexcept {
+  // API 1 is what even a too old runtime has to be told so. A host without it cannot be answered.
+  const OrtApi* first = base == nullptr ? nullptr : base->GetApi(1);
+  if (first == nullptr) return nullptr;
+  const char* runtime = base->GetVersionString();
+  const int minor = minor_version(runtime);
+  if (minor < oldest_minor) {
+    const Status status = Status::error(
+        "[myops] libmyops_ort.so needs ONNX Runtime 1.%d or newer. Received %s. Upgrade "
+        "onnxruntime.",
+        oldest_minor, runtime == nullptr ? "no version" : runtime);
+    return first->CreateStatus(ORT_NOT_IMPLEMENTED, status.message());
+  }
+  const int version = shared_api_version(minor);
+  const OrtApi* api = base->GetApi(static_cast<std::uint32_t>(version));
+  if (api == nullptr) {
+    const Status status = Status::error(
+        "[myops] ONNX Runtime %s should offer its API %d. Received none. Reinstall onnxruntime.",
+        runtime, version);
+    return first->CreateStatus(ORT_NOT_IMPLEMENTED, status.message());
+  }
+  const Status isa = isa_status();
+  if (!isa.ok()) return api->CreateStatus(ORT_INVALID_ARGUMENT, isa.message());
+  OrtCustomOpDomain* handle = nullptr;
+  if (OrtStatus* error = domain_of(base, api, version, &handle); error != nullptr) return error;
+  return api->AddCustomOpDomain(options, handle);
+}
+
+}  // namespace
+}  // namespace myops::ort
+
+extern "C" __attribute__((visibility("default"))) OrtStatus* ORT_API_CALL
+RegisterCustomOps(OrtSessionOptions* options, const OrtApiBase* base) noexcept {
+  return myops::ort::register_ops(options, base);
+}

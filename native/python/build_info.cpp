@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this build is made of and offers, for Python.
+#include <nanobind/nanobind.h>
+
+#include "myops/kernels.hpp"
+#include "ops/op_table.hpp"
+
+namespace nb = nanobind;
+
+namespace {
+
+nb::list list_ops() {
+  nb::list result;
+  for (const myops::OpInfo& op : myops::ops()) {
+    nb::list inputs;
+    for (std::size_t i = 0; i < op.input_count; ++i) inputs.append(op.input_names[i]);
+    nb::dict attributes;
+    for (std::size_t i = 0; i < op.attribute_count; ++i) {
+      attributes[op.attributes[i].name] = op.attributes[i].default_value;
+    }
+    nb::dict entry;
+    entry["name"] = op.name;
+    entry["torch_name"] = op.torch_name;
+    entry["inputs"] = inputs;
+    entry["attributes"] = attributes;
+    result.append(entry);
+  }
+  return result;
+}
+
+nb::list list_isas() {
+  nb::list result;
+  const myops::IsaList isas = myops::cpu_isas();
+  for (std::size_t i = 0; i < isas.count; ++i) result.append(isas.name[i]);
+  return result;
+}
+
+}  // namespace
+
+NB_MODULE(_build_info, module) {
+  module.doc() = "What this build of myops is made of and offers.";
+  module.def("ops", &list_ops,
+             "One dict per operator: name, torch_name, inputs, attributes (name to default).");
+  module.def("isas", &list_isas,
+             "The ISAs of this build that this machine can run, slowest first.");
+  module.def("isa", &myops::cpu_isa, "The ISA in use. MYOPS_ISA in the environment forces one.");
+  module.def(
+      "cuda_message", [] { return nb::str(myops::cuda_status().message()); },
+      "Empty where CUDA kernels are built in; else what to do.");
+  module.attr("version") = MYOPS_VERSION;
+  module.attr("compiler") = MYOPS_COMPILER;
+  module.attr("torch_version") = MYOPS_TORCH_VERSION;  // "" in a build without the torch library
+  module.attr("ort_api_version") = MYOPS_ORT_API_VERSION;  // 0 in a build without the plugin
+  nb::list dtypes;
+  for (std::size_t i = 0; i < myops::dtype_count; ++i) {
+    dtypes.append(myops::dtype_name(static_cast<myops::DType>(i)));
+  }
+  module.attr("dtypes") = dtypes;
+}

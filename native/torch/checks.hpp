@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place that judges what a caller passes to a torch operator.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/Exception.h>
+
+#include <optional>
+
+#include "myops/kernels.hpp"
+
+namespace myops::torch_glue {
+
+/// The storage type, or nothing for a dtype the kernels do not have.
+inline std::optional<DType> dtype_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat: return DType::f32;
+    case at::kDouble: return DType::f64;
+    case at::kHalf: return DType::f16;
+    case at::kBFloat16: return DType::bf16;
+    default: return std::nullopt;
+  }
+}
+
+/// TypeError unless `tensor` is a strided tensor of a supported floating-point dtype.
+inline void check_tensor(const OpInfo& op, const char* name, const at::Tensor& tensor) {
+  TORCH_CHECK_TYPE(tensor.defined(), "[", op.torch_name, "] ", name,
+                   " should be a tensor. Received an undefined tensor. Pass a defined one.");
+  TORCH_CHECK_TYPE(dtype_of(tensor).has_value(), "[", op.torch_name, "] ", name,
+                   " should be a floating-point tensor (float32, float64, float16 or bfloat16). "
+                   "Received ",
+                   c10::getDtypeNames(tensor.scalar_type()).first,
+                   ". Convert it, for instance with .float().");
+  TORCH_CHECK_TYPE(tensor.layout() == at::kStrided, "[", op.torch_name, "] ", name,
+                   " should be a dense tensor. Received layout ", tensor.layout(),
+                   ". Convert it with .to_dense().");
+}
+
+/// ValueError or TypeError unless `tensor` has the shape, dtype and device of `reference`.
+inline void check_matches(const OpInfo& op, const char* name, const at::Tensor& tensor,
+                          const char* reference_name, const at::Tensor& reference) {
+  check_tensor(op, name, tensor);
+  TORCH_CHECK_TYPE(tensor.scalar_type() == reference.scalar_type(), "[", op.torch_name, "] ", name,
+                   " should have the dtype of ", reference_name, ", ",
+                   c10::getDtypeNames(reference.scalar_type()).first, ". Received ",
+                   c10::getDtypeNames(tensor.scalar_type()).first, ". Convert one of them.");
+  TORCH_CHECK_VALUE(tensor.sym_sizes() == reference.sym_sizes(), "[", op.torch_name, "] ", name,
+                    " should have the shape of ", reference_name, ", ", reference.sym_sizes(),
+                    ". Received ", tensor.sym_sizes(), ". Expand or reshape it first.");
+  TORCH_CHECK_VALUE(tensor.device() == reference.device(), "[", op.torch_name, "] ", name,
+                    " should be on the device of ", reference_name, ", ", reference.device(),
+                    ". Received ", tensor.device(), ". Move one of them with .to().");
+}
+
+/// ValueError unless the attributes are usable; RuntimeError for a bad MYOPS_ISA.
+inline void check_call(const OpInfo& op, const double* attributes) {
+  const Status status = myops::check_attributes(op, attributes);
+  TORCH_CHECK_VALUE(status.ok(), status.message());
+  static const Status isa = isa_status();
+  TORCH_CHECK(isa.ok(), isa.message());
+}
+
+}  // namespace myops::torch_glue

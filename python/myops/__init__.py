@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One operator, written once, from training to deployment.
+
+``import myops`` needs numpy only. The submodules import what they need when they are used:
+
+* ``myops.functional``, ``myops.nn``: the operators in PyTorch
+* ``myops.onnx``: export to ONNX
+* ``myops.ort``: ONNX Runtime sessions with the plugin
+* ``myops.verify``: do all layers agree?
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from myops._build_info import version as __version__
+
+_SUBMODULES = ("bench", "demo", "functional", "nn", "onnx", "ort", "spec", "verify")
+
+__all__ = ["__version__", *_SUBMODULES]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"myops.{name}")
+    raise AttributeError(f"module 'myops' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+from typing import TypedDict
+
+class OpDescription(TypedDict):
+    name: str
+    torch_name: str
+    inputs: list[str]
+    attributes: dict[str, float]
+
+version: str
+compiler: str
+torch_version: str
+ort_api_version: int
+dtypes: list[str]
+
+def ops() -> list[OpDescription]: ...
+def isas() -> list[str]: ...
+def isa() -> str: ...
+def cuda_message() -> str: ...

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors that tell the user what to do. The command line prints them as one line."""
+
+from __future__ import annotations
+
+
+class MyopsError(Exception):
+    """``[where] what should hold. Received what was found. Do this.``"""
+
+    def __init__(self, where: str, rule: str, received: str, remedy: str) -> None:
+        super().__init__(f"[{where}] {rule}. Received {received}. {remedy}.")
+
+
+class LibraryError(MyopsError, RuntimeError):
+    """A native library is missing, damaged or built for something else."""
+
+
+class ModelError(MyopsError, ValueError):
+    """An ONNX model is not what the operation needs."""
+
+
+class ExportError(MyopsError, RuntimeError):
+    """An export did not deliver what was asked for."""
+
+
+class UsageError(MyopsError, ValueError):
+    """An argument is not usable."""
+
+
+class MissingPackageError(MyopsError, ImportError):
+    """An optional dependency is not installed."""

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whom the operators are measured against in PyTorch, and on what data.
+
+``TORCH_RIVALS`` is the one table a new operator adds to. Its rivals in ONNX Runtime follow from
+its ``OpSpec`` (``ort_rows``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from myops.spec import OpSpec
+
+if TYPE_CHECKING:
+    import torch
+
+OURS = "myops"
+"""Name of our row in each framework; the others are its rivals."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row to measure.
+
+    Attributes:
+        framework: "torch" or "onnxruntime".
+        name: of the row.
+        kernels: what ran, where the framework tells.
+        call: applies the operator ``repeats`` times.
+        repeats: applications per call.
+        result: the output of the last call, as float64.
+    """
+
+    framework: str
+    name: str
+    kernels: str
+    call: Callable[[], object]
+    repeats: int
+    result: Callable[[], npt.NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Data:
+    """The buffers all rivals share: written before the first call, so that nobody pays for page
+    faults, and never reallocated.
+
+    Attributes:
+        inputs: one array per operator input.
+        output: what every rival writes.
+        scratch: for rivals in several passes.
+    """
+
+    inputs: tuple[npt.NDArray[Any], ...]
+    output: npt.NDArray[Any]
+    scratch: npt.NDArray[Any]
+
+    @classmethod
+    def make(cls, spec: OpSpec, elements: int, dtype: str, seed: int = 0) -> Data:
+        """Normally distributed inputs, as activations are, inside the operator's domain."""
+        generator = np.random.default_rng(seed)
+        numpy_type = numpy_dtype(dtype)
+        inputs = tuple(
+            generator.standard_normal(elements, np.float32).clip(*spec.domain).astype(numpy_type)
+            for _ in spec.inputs
+        )
+        return cls(inputs, np.zeros(elements, numpy_type), np.zeros(elements, numpy_type))
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The numpy dtype of this name; bfloat16 comes from ml_dtypes, which onnx depends on."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        name = ml_dtypes.bfloat16
+    dtype: np.dtype[Any] = np.dtype(name)
+    return dtype
+
+
+@dataclass(frozen=True)
+class TorchRival:
+    """A rival in PyTorch.
+
+    Attributes:
+        name: of its row.
+        compute: ``compute(out, scratch, *inputs)`` writes the operator at its default attributes.
+    """
+
+    name: str
+    compute: Callable[..., object]
+
+
+def _composed_swish(out: torch.Tensor, scratch: torch.Tensor, x: torch.Tensor) -> object:
+    import torch
+
+    return torch.mul(x, torch.sigmoid(x, out=scratch), out=out)
+
+
+def _silu(out: torch.Tensor, scratch: torch.Tensor, x: torch.Tensor) -> object:
+    import torch
+
+    # What F.silu calls. F.silu itself has no out= and would be charged for its allocation.
+    silu: Any = torch._C._nn.silu
+    return silu(x, out=out)
+
+
+TORCH_RIVALS: dict[str, tuple[TorchRival, ...]] = {
+    "Swish": (TorchRival("x*sigmoid(x)", _composed_swish), TorchRival("F.silu", _silu)),
+}
+
+
+def _tensor(array: npt.NDArray[Any]) -> torch.Tensor:
+    """A tensor on the array's memory."""
+    import torch
+
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def torch_cases(spec: OpSpec, data: Data) -> list[Case]:
+    """The rows of PyTorch: one call of the forward operator each, eager, without autograd, into
+    the shared output (``out=``), so that arithmetic and memory are measured, not the allocator.
+    """
+    from myops import functional
+
+    function = getattr(functional, spec.torch_name)
+    out, scratch = _tensor(data.output), _tensor(data.scratch)
+    inputs = [_tensor(array) for array in data.inputs]
+
+    def make(compute: Callable[..., object]) -> Callable[[], object]:
+        return lambda: compute(out, scratch, *inputs)
+
+    def result() -> npt.NDArray[np.float64]:
+        return data.output.astype(np.float64)
+
+    rows = [(rival.name, make(rival.compute)) for rival in TORCH_RIVALS.get(spec.name, ())]
+    rows.append((OURS, lambda: function(*inputs, out=out)))
+    return [Case("torch", name, "", call, 1, result) for name, call in rows]
+
+
+@contextmanager
+def torch_threads(threads: int) -> Iterator[None]:
+    """PyTorch on so many threads for the block; the number it had comes back after it."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

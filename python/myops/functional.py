@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators as functions on torch tensors, one per ``OpSpec``.
+
+Every function is differentiable twice, forward and backward, and works under ``torch.compile``,
+``torch.export``, ``torch.func`` and autocast (which leaves the input's dtype alone).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+from myops import _torch_rules
+from myops._library import load_torch_library
+from myops.onnx import translate
+from myops.spec import DOMAIN, SPECS, OpSpec
+
+if TYPE_CHECKING:
+
+    def swish(
+        x: torch.Tensor, beta: float = 1.0, *, out: torch.Tensor | None = None
+    ) -> torch.Tensor: ...
+
+
+load_torch_library()
+_torch_rules.register()
+translate.install()
+
+
+def _docstring(spec: OpSpec) -> str:
+    arguments = "\n".join(
+        [
+            f"    {name}: tensor of any shape, float32, float64, float16 or bfloat16, any strides."
+            for name in spec.inputs
+        ]
+        + [f"    {a.name}: {a.doc} Default {a.default:g}." for a in spec.attributes]
+    )
+    return (
+        f"{spec.summary}\n\n{spec.details}\n\n"
+        f"Args:\n{arguments}\n"
+        "    out: tensor of the input's dtype and device to write into; resized to its shape.\n"
+        "        Not differentiable.\n\n"
+        "Returns:\n"
+        "    A tensor of the input's shape, dtype, device and memory format; ``out`` if given. It\n"
+        "    never shares memory with the input.\n\n"
+        "Raises:\n"
+        "    TypeError: an input is not a dense floating-point tensor.\n"
+        "    ValueError: an attribute is not finite, or shapes or devices differ.\n\n"
+        "Does not broadcast, and does not compute derivatives beyond the second.\n"
+    )
+
+
+def _make(spec: OpSpec) -> Callable[..., torch.Tensor]:
+    packet = getattr(getattr(torch.ops, DOMAIN), spec.torch_name)
+    default, out_form = packet.default, packet.out
+
+    def function(
+        *args: torch.Tensor | float, out: torch.Tensor | None = None, **kwargs: float
+    ) -> torch.Tensor:
+        if out is None:
+            result: torch.Tensor = default(*args, **kwargs)
+            return result
+        out_form(*args, **kwargs, out=out)
+        return out
+
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [
+        *(inspect.Parameter(n, positional, annotation=torch.Tensor) for n in spec.inputs),
+        *(
+            inspect.Parameter(a.name, positional, default=a.default, annotation=float)
+            for a in spec.attributes
+        ),
+        inspect.Parameter(
+            "out",
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation="torch.Tensor | None",
+        ),
+    ]
+    function.__name__ = function.__qualname__ = spec.torch_name
+    function.__module__ = __name__
+    function.__doc__ = _docstring(spec)
+    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        parameters, return_annotation=torch.Tensor
+    )
+    return function
+
+
+for _spec in SPECS:
+    globals()[_spec.torch_name] = _make(_spec)
+
+__all__ = [spec.torch_name for spec in SPECS]

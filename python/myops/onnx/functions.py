@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators in standard ONNX ops: as model-local functions and expanded in place.
+
+Both come from the one ``body`` of the ``OpSpec``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import onnx
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+
+from myops._errors import ModelError
+from myops.onnx import model as onnx_model
+from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS, OpSpec
+
+_SPECS = {spec.name: spec for spec in SPECS}
+
+_HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+_CONSTANT_FLOAT_SINCE = 12
+_CAST_LIKE_SINCE = 15
+_FUNCTIONS_SINCE_IR = 8
+
+
+class BodyBuilder:
+    """Collects the nodes of a body: ``builder.Mul(a, b)`` adds a node and returns its output."""
+
+    def __init__(self, opset: int, compute_type: int, prefix: str = "") -> None:
+        self.nodes: list[NodeProto] = []
+        self.opset = opset
+        self.compute_type = compute_type
+        self._prefix = prefix
+        self._numbers = itertools.count()
+
+    def node(self, op_type: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+        output = output or f"{self._prefix}{op_type.lower()}_{next(self._numbers)}"
+        name = f"{self._prefix}{op_type}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op_type, inputs, [output], name=name, **attributes))
+        return output
+
+    def __getattr__(self, op_type: str) -> Any:
+        if op_type.startswith("_"):
+            raise AttributeError(op_type)
+        return lambda *inputs, **attributes: self.node(op_type, *inputs, **attributes)
+
+    def cast(self, value: str, to: int, output: str | None = None) -> str:
+        return self.node("Cast", value, output=output, to=to)
+
+    def constant(self, value: float, element_type: int | None = None) -> str:
+        """A scalar in the compute type."""
+        tensor = helper.make_tensor("value", element_type or self.compute_type, [], [value])
+        return self.node("Constant", value=tensor)
+
+    def attribute(self, name: str) -> str:
+        """The enclosing function's float attribute, as a scalar in the compute type."""
+        reference = onnx.AttributeProto(ref_attr_name=name, type=onnx.AttributeProto.FLOAT)
+        if self.opset >= _CONSTANT_FLOAT_SINCE:
+            reference.name = "value_float"
+            value = self.node("Constant")
+            self.nodes[-1].attribute.append(reference)
+        else:
+            # Constant takes no float attribute yet. LeakyRelu does: its value at -1 is -alpha.
+            reference.name = "alpha"
+            negative = self.node("LeakyRelu", self.constant(-1.0, TensorProto.FLOAT))
+            self.nodes[-1].attribute.append(reference)
+            value = self.node("Neg", negative)
+        if self.compute_type != TensorProto.FLOAT:
+            value = self.cast(value, self.compute_type)
+        return value
+
+
+def _compute_type(types: Iterable[int]) -> int:
+    """float64 where float64 occurs; else float32, also for the halves, for which ONNX Runtime's
+    CPU provider has few kernels."""
+    return TensorProto.DOUBLE if TensorProto.DOUBLE in types else TensorProto.FLOAT
+
+
+def _apply(spec: OpSpec, builder: BodyBuilder, inputs: list[str], attributes: list[str]) -> str:
+    double = builder.compute_type == TensorProto.DOUBLE
+    body = spec.body_float64 if double and spec.body_float64 else spec.body
+    result: str = body(builder, *inputs, *attributes)
+    return result
+
+
+def _rename_last(builder: BodyBuilder, result: str, output: str) -> None:
+    for node in builder.nodes:
+        for names in (node.input, node.output):
+            for i, name in enumerate(names):
+                if name == result:
+                    names[i] = output
+
+
+def function_proto(spec: OpSpec, types: Sequence[int], opset: int) -> FunctionProto:
+    """The model-local function ``myops::<name>``.
+
+    Args:
+        spec: the operator.
+        types: the element types it is called with in the model. One function serves all of them.
+        opset: the model's default opset; the function's must equal it.
+
+    Raises:
+        ModelError: several types at an opset without CastLike.
+    """
+    builder = BodyBuilder(opset, _compute_type(types))
+    same_type = set(types) == {builder.compute_type}
+    inputs = list(spec.inputs)
+    if not same_type:
+        inputs = [builder.cast(name, builder.compute_type) for name in inputs]
+    attributes = [builder.attribute(a.name) for a in spec.attributes]
+    result = _apply(spec, builder, inputs, attributes)
+    if same_type:
+        _rename_last(builder, result, "y")
+    elif len(set(types)) == 1:
+        builder.cast(result, types[0], output="y")
+    elif opset >= _CAST_LIKE_SINCE:
+        builder.node("CastLike", result, spec.inputs[0], output="y")
+    else:
+        raise ModelError(
+            "myops.onnx",
+            f"one function for several element types needs opset {_CAST_LIKE_SINCE} or newer",
+            f"{spec.name} in {', '.join(onnx_model.DTYPES[t] for t in sorted(set(types)))} "
+            f"at opset {opset}",
+            "Export at a newer opset, or with mode='custom' or mode='native'",
+        )
+    return helper.make_function(
+        DOMAIN,
+        spec.name,
+        list(spec.inputs),
+        ["y"],
+        builder.nodes,
+        [helper.make_opsetid("", opset)],
+        [a.name for a in spec.attributes],
+    )
+
+
+def _types_by_op(model: ModelProto) -> dict[str, list[int]]:
+    types = onnx_model.element_types(model)
+    found: dict[str, list[int]] = {}
+    for node in onnx_model.our_nodes(model):
+        element_type = types.get(node.input[0]) or types.get(node.output[0]) or 0
+        if node.op_type not in _SPECS:
+            raise ModelError(
+                "myops.onnx",
+                f"a {DOMAIN} node should be one of {', '.join(_SPECS)}",
+                f"{node.op_type} (node {node.name!r})",
+                "Correct the name",
+            )
+        if element_type not in onnx_model.DTYPES:
+            raise ModelError(
+                "myops.onnx",
+                f"the element type of every {DOMAIN} node should be known and floating point",
+                f"type {element_type} at node {node.name!r}",
+                "Add a value_info for its input",
+            )
+        found.setdefault(node.op_type, []).append(element_type)
+    return found
+
+
+def add_functions(model: ModelProto) -> None:
+    """Adds a function for every ``myops`` operator in the model, in place: the file then also runs
+    where the plugin is not registered.
+
+    Raises:
+        ModelError: a node's name or element type is not usable.
+    """
+    opset = onnx_model.opset(model) or 0
+    types = _types_by_op(model)
+    kept = [function for function in model.functions if function.domain != DOMAIN]
+    del model.functions[:]
+    model.functions.extend(kept)
+    for name, element_types in types.items():
+        model.functions.append(function_proto(_SPECS[name], sorted(set(element_types)), opset))
+    if types:
+        model.ir_version = max(model.ir_version, _FUNCTIONS_SINCE_IR)
+
+
+def add_pass_through_functions(model: ModelProto) -> None:
+    """Gives every ``myops`` operator without a function one that copies its first input, so that
+    onnx's type inference, which does not know the operators, goes on behind them."""
+    known = {function.name for function in model.functions if function.domain == DOMAIN}
+    called = {
+        node.op_type for node in onnx_model.our_nodes(model) if node.op_type in _SPECS
+    } - known
+    for name in sorted(called):
+        spec = _SPECS[name]
+        model.functions.append(
+            helper.make_function(
+                DOMAIN,
+                name,
+                list(spec.inputs),
+                ["y"],
+                [helper.make_node("Identity", [spec.inputs[0]], ["y"])],
+                [helper.make_opsetid("", onnx_model.opset(model) or 13)],
+                [a.name for a in spec.attributes],
+            )
+        )
+    if called:
+        model.ir_version = max(model.ir_version, _FUNCTIONS_SINCE_IR)
+
+
+def _expand_graph(graph: GraphProto, types: dict[str, int], opset: int) -> None:
+    result: list[NodeProto] = []
+    for node in graph.node:
+        for inner in onnx_model.subgraphs(node):
+            _expand_graph(inner, types, opset)
+        if node.domain != DOMAIN:
+            result.append(node)
+            continue
+        spec = _SPECS[node.op_type]
+        element_type = types[node.input[0]]
+        builder = BodyBuilder(opset, _compute_type([element_type]), f"{node.output[0]}/")
+        given = {a.name: a.f for a in node.attribute}
+        attributes = [builder.constant(given.get(a.name, a.default)) for a in spec.attributes]
+        inputs = list(node.input)
+        if element_type in _HALVES:
+            inputs = [builder.cast(name, builder.compute_type) for name in inputs]
+        value = _apply(spec, builder, inputs, attributes)
+        if element_type in _HALVES:
+            builder.cast(value, element_type, output=node.output[0])
+        else:
+            _rename_last(builder, value, node.output[0])
+        result.extend(builder.nodes)
+    del graph.node[:]
+    graph.node.extend(result)
+
+
+def expand(model: ModelProto) -> None:
+    """Replaces every ``myops`` node of the main graph and its inner graphs by its body, in place,
+    and drops the domain.
+
+    Raises:
+        ModelError: a node's name or element type is not usable.
+    """
+    _types_by_op(model)  # raises for nodes that cannot be expanded
+    types = onnx_model.element_types(model)
+    _expand_graph(model.graph, types, onnx_model.opset(model) or 0)
+    for container in (model.functions, model.opset_import):
+        kept = [entry for entry in container if entry.domain != DOMAIN]
+        del container[:]
+        container.extend(kept)
+
+
+def import_domain(model: ModelProto) -> None:
+    """Makes the model import the ``myops`` domain, in place, unless it does."""
+    if onnx_model.opset(model, DOMAIN) is None:
+        model.opset_import.append(helper.make_opsetid(DOMAIN, DOMAIN_VERSION))

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the two torch exporters write our operators as ONNX nodes.
+
+``install`` makes a plain ``torch.onnx.export(model, args)`` emit ``myops`` nodes. Importing
+onnxscript takes over half a second, so its side is done when, and if, somebody else imports it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import linecache
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from myops._errors import ExportError
+from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS, OpSpec
+
+_REGISTRY_MODULE = "onnxscript.function_libs.torch_lib.registration"
+
+# The TorchScript exporter uses a symbolic registered at an opset for that opset and all later.
+_OLDEST_OPSET = 7
+
+
+def _constant(spec: OpSpec, name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ExportError(
+            spec.torch_name,
+            f"{name} should be a Python number when the model is exported",
+            f"a value computed in the model ({type(value).__name__})",
+            f"Compute {name} before the export, or compose the function from torch operators",
+        )
+    return float(value)
+
+
+def _spelt_out(spec: OpSpec, target: Callable[..., Any], *before: str) -> Callable[..., Any]:
+    """``target`` behind a function with one named parameter per input and attribute.
+
+    Both exporters read parameters from the function, onnxscript even from its source text, so
+    ``*args`` will not do.
+    """
+    defaults = [f"{a.name}: float = {a.default!r}" for a in spec.attributes]
+    names = [*before, *spec.inputs, *(a.name for a in spec.attributes)]
+    source = (
+        f"def {spec.torch_name}({', '.join([*before, *spec.inputs, *defaults])}):\n"
+        f"    return target({', '.join(names)})\n"
+    )
+    file = f"<myops.onnx.translate {spec.name} {target.__name__}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    namespace: dict[str, Any] = {"target": target, "__name__": __name__}
+    exec(compile(source, file, "exec"), namespace)
+    function: Callable[..., Any] = namespace[spec.torch_name]
+    return function
+
+
+def _translation(spec: OpSpec) -> Callable[..., Any]:
+    """The function the dynamo exporter calls for one operator."""
+    import onnx
+    import onnxscript
+
+    # A schema object of its own: registering it with onnx would change global state.
+    types = ["tensor(float)", "tensor(double)", "tensor(float16)", "tensor(bfloat16)"]
+    parameter = onnx.defs.OpSchema.FormalParameter
+    schema = onnx.defs.OpSchema(
+        spec.name,
+        DOMAIN,
+        DOMAIN_VERSION,
+        inputs=[parameter(name, "T") for name in spec.inputs],
+        outputs=[parameter("y", "T")],
+        type_constraints=[("T", types, "floating point")],
+        attributes=[
+            onnx.defs.OpSchema.Attribute(a.name, onnx.defs.OpSchema.AttrType.FLOAT, a.doc)
+            for a in spec.attributes
+        ],
+    )
+    op = onnxscript.values.Op(onnxscript.values.Opset(DOMAIN, DOMAIN_VERSION), spec.name, schema)
+
+    def translate(*args: Any) -> Any:
+        inputs, values = args[: len(spec.inputs)], args[len(spec.inputs) :]
+        # Always written: the onnx reference evaluator ignores a function's attribute defaults.
+        attributes = {
+            a.name: _constant(spec, a.name, value)
+            for a, value in zip(spec.attributes, values, strict=True)
+        }
+        return op(*inputs, **attributes)
+
+    return _spelt_out(spec, translate)
+
+
+def translation_table() -> dict[Any, Callable[..., Any]]:
+    """For ``torch.onnx.export(..., custom_translation_table=translation_table())``.
+
+    Returns:
+        ``{torch.ops.myops.<op>.default: function}`` for every operator.
+
+    Needed only where the automatic registration does not work: myops registers the same functions
+    when ``myops.functional`` or ``myops.nn`` is imported.
+    """
+    import torch
+
+    import myops.functional  # noqa: F401  (the operators must exist)
+
+    namespace = getattr(torch.ops, DOMAIN)
+    return {getattr(namespace, spec.torch_name).default: _translation(spec) for spec in SPECS}
+
+
+def _register_torchscript(spec: OpSpec) -> None:
+    import torch
+    from torch.onnx import symbolic_helper
+
+    def symbolic(g: Any, *args: Any) -> Any:
+        inputs, values = args[: len(spec.inputs)], args[len(spec.inputs) :]
+        attributes = {
+            f"{a.name}_f": value for a, value in zip(spec.attributes, values, strict=True)
+        }
+        # Without a type the exporter gives every dim after the node a new name.
+        return g.op(f"{DOMAIN}::{spec.name}", *inputs, **attributes).setType(inputs[0].type())
+
+    parse = symbolic_helper.parse_args(*"v" * len(spec.inputs), *"f" * len(spec.attributes))
+    torch.onnx.register_custom_op_symbolic(  # type: ignore[attr-defined]
+        f"{DOMAIN}::{spec.torch_name}",
+        parse(_spelt_out(spec, symbolic, "g")),
+        opset_version=_OLDEST_OPSET,
+    )
+
+
+def _register_torchlib(registration: ModuleType) -> None:
+    for spec in SPECS:
+        if f"{DOMAIN}::{spec.torch_name}" not in registration.default_registry:
+            decorate = registration.torch_op(f"{DOMAIN}::{spec.torch_name}", trace_only=True)
+            decorate(_translation(spec))
+
+
+class _AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Calls ``_register_torchlib`` right after the registry module has been imported."""
+
+    def __init__(self) -> None:
+        self._loader: Any = None
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != _REGISTRY_MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            self._loader, spec.loader = spec.loader, self
+        return spec
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        _register_torchlib(module)
+
+
+@functools.cache
+def install() -> None:
+    """Makes both exporters of ``torch.onnx.export`` know the operators, once per process."""
+    for spec in SPECS:
+        _register_torchscript(spec)
+    registration = sys.modules.get(_REGISTRY_MODULE)
+    if registration is not None:
+        _register_torchlib(registration)
+    else:
+        sys.meta_path.insert(0, _AfterImport())

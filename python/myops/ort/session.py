@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A session with the plugin registered, and plain words where ONNX Runtime has few."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from myops._errors import LibraryError, MissingPackageError, ModelError, UsageError
+from myops._library import ort_library
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+WHERE = "myops.ort"
+
+OPTIMIZATION_LEVELS = {
+    "disable": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+
+
+def library_path() -> str:
+    """Path of ``libmyops_ort.so``, for ``SessionOptions.register_custom_ops_library``.
+
+    The library needs neither torch nor Python and may be copied anywhere.
+
+    Raises:
+        LibraryError: this build does not have it.
+    """
+    return str(ort_library())
+
+
+def _import_onnxruntime() -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingPackageError(
+            WHERE,
+            "onnxruntime should be installed",
+            f"{type(error).__name__}: {error}",
+            "Run: pip install 'myops[ort]'",
+        ) from error
+    return onnxruntime
+
+
+def _options(
+    ort: Any,
+    intra_op_num_threads: int | None,
+    graph_optimization_level: str | None,
+    profile: str | os.PathLike[str] | None,
+) -> Any:
+    options = ort.SessionOptions()
+    if intra_op_num_threads is not None:
+        options.intra_op_num_threads = intra_op_num_threads
+    if graph_optimization_level is not None:
+        level = OPTIMIZATION_LEVELS.get(graph_optimization_level)
+        if level is None:
+            raise UsageError(
+                WHERE,
+                f"graph_optimization_level should be one of {', '.join(OPTIMIZATION_LEVELS)}",
+                repr(graph_optimization_level),
+                "Choose one",
+            )
+        options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    if profile is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = os.fspath(profile)
+    return options
+
+
+def register(options: Any, plugin: str | os.PathLike[str] | None = None) -> None:
+    """Registers the plugin with session options.
+
+    Raises:
+        LibraryError: the file is missing or ONNX Runtime cannot use it.
+    """
+    path = Path(plugin) if plugin is not None else ort_library()
+    if not path.is_file():
+        raise LibraryError(
+            WHERE,
+            "the plugin should be a file",
+            f"{path}, which does not exist",
+            "Use myops.ort.library_path(), or copy libmyops_ort.so there",
+        )
+    try:
+        options.register_custom_ops_library(str(path))
+    except Exception as error:
+        raise LibraryError(
+            WHERE,
+            "ONNX Runtime should accept the plugin",
+            f"{path}: {' '.join(str(error).split())}",
+            "Pass libmyops_ort.so (not the torch library libmyops.so), built for this machine",
+        ) from error
+
+
+def _check_providers(ort: Any, providers: Sequence[Any] | None) -> list[Any]:
+    available = ort.get_available_providers()
+    if providers is None:
+        return ["CPUExecutionProvider"]
+    for provider in providers:
+        name = provider if isinstance(provider, str) else provider[0]
+        if name not in available:
+            raise UsageError(
+                WHERE,
+                f"providers should be among those of the installed onnxruntime: "
+                f"{', '.join(available)}",
+                name,
+                "Install the onnxruntime package that has it, or leave it out",
+            )
+    return list(providers)
+
+
+def session(
+    model: str | os.PathLike[str] | bytes,
+    providers: Sequence[Any] | None = None,
+    intra_op_num_threads: int | None = None,
+    graph_optimization_level: str | None = None,
+    profile: str | os.PathLike[str] | None = None,
+    plugin: str | os.PathLike[str] | bool | None = None,
+) -> onnxruntime.InferenceSession:
+    """An ``onnxruntime.InferenceSession`` with the plugin registered.
+
+    Args:
+        model: path of an .onnx file, or its bytes.
+        providers: execution providers in order of preference; the CPU's if None. One that the
+            installed onnxruntime does not have is an error, not a silent fallback.
+        intra_op_num_threads: threads of the session's pool, which the operators use too; ONNX
+            Runtime's default if None.
+        graph_optimization_level: "disable", "basic", "extended" or "all"; ONNX Runtime's default
+            ("all") if None.
+        profile: prefix of the profile file to write; none if None.
+        plugin: another plugin file than the installed one; False registers none.
+
+    Returns:
+        A normal session.
+
+    Raises:
+        ModelError: a node of the ``myops`` domain is not what the plugin offers (name, case of the
+            domain, version, dtype, attribute), or ONNX Runtime refuses the model. The check of the
+            nodes needs the ``onnx`` package and is left out where that is not installed.
+        LibraryError: the plugin is missing or not usable.
+        UsageError: an argument is not usable.
+    """
+    ort = _import_onnxruntime()
+    chosen = _check_providers(ort, providers)
+    options = _options(ort, intra_op_num_threads, graph_optimization_level, profile)
+    if plugin is not False:
+        register(options, None if plugin is True else plugin)
+    if not isinstance(model, bytes) and not Path(model).is_file():
+        raise ModelError(WHERE, "the model file should exist", os.fspath(model), "Check the path")
+    _check_nodes(model, with_plugin=plugin is not False)
+    try:
+        return ort.InferenceSession(
+            model if isinstance(model, bytes) else os.fspath(model), options, providers=chosen
+        )
+    except Exception as error:
+        raise ModelError(
+            WHERE,
+            "ONNX Runtime should load the model",
+            f"onnxruntime {ort.__version__}: {' '.join(str(error).split())}",
+            "Check the model with onnx.checker, and its opset against the runtime's",
+        ) from error
+
+
+def _check_nodes(model: str | os.PathLike[str] | bytes, with_plugin: bool) -> None:
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        return
+    from myops.ort import check
+
+    check.check_model(model, with_plugin)

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every operator in every dtype, through every layer, against its float64 reference."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import ModelProto, TensorProto, helper
+
+from myops import _build_info
+from myops.onnx import functions
+from myops.onnx import model as onnx_model
+from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS, OpSpec
+from myops.verify.compare import Comparison, Tolerance, compare, truth_type
+from myops.verify.parties import Party, one_line, onnx_parties
+from myops.verify.report import Report, Row
+
+_OPSET = 18
+_ELEMENT_TYPES = {name: number for number, name in onnx_model.DTYPES.items()}
+
+# Runtimes that evaluate the decomposed body round at every step, and ONNX Runtime's own sigmoid is
+# constant below -18 in float32.
+_THIRD_PARTY = {
+    "float32": Tolerance(absolute=1e-6, relative=1e-5),
+    "float64": Tolerance(absolute=1e-14, relative=1e-13),
+    "float16": Tolerance(absolute=1e-6, relative=1e-3),
+    "bfloat16": Tolerance(absolute=1e-6, relative=8e-3),
+}
+
+
+def round_to(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
+    """``values`` rounded to ``dtype``; bfloat16 in a float32 array, which numpy has no type for."""
+    if dtype != "bfloat16":
+        with np.errstate(over="ignore"):
+            return np.asarray(values, dtype=dtype)
+    bits = np.asarray(values, dtype=np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+    quiet_nan = (bits | 0x400000) & np.uint32(0xFFFF0000)
+    is_nan = (bits & 0x7FFFFFFF) > 0x7F800000
+    chosen: npt.NDArray[Any] = np.where(is_nan, quiet_nan, rounded).astype(np.uint32)
+    return chosen.view(np.float32)
+
+
+def _all_halves(dtype: str) -> npt.NDArray[Any]:
+    patterns = np.arange(1 << 16, dtype=np.uint16)
+    if dtype == "float16":
+        return patterns.view(np.float16)
+    return (patterns.astype(np.uint32) << 16).view(np.float32)
+
+
+def sample(spec: OpSpec, dtype: str) -> list[npt.NDArray[Any]]:
+    """Inputs for one operator: all values of a 16-bit dtype; else the domain, values of every
+    exponent, and special values."""
+    rng = np.random.default_rng(0)
+    if dtype in ("float16", "bfloat16"):
+        values = _all_halves(dtype)
+    else:
+        limits = np.finfo(dtype)
+        exponents = np.arange(int(limits.minexp) - 20, int(limits.maxexp))
+        everywhere = np.ldexp(rng.uniform(1, 2, exponents.size), exponents)
+        special = [0.0, -0.0, np.inf, -np.inf, np.nan, limits.max, limits.tiny, 1.0]
+        values = np.concatenate(
+            [rng.uniform(*spec.domain, 40_000), everywhere, -everywhere, special]
+        ).astype(dtype)
+    return [values] + [rng.permutation(values) for _ in spec.inputs[1:]]
+
+
+def attribute_sets(spec: OpSpec) -> Iterator[dict[str, float]]:
+    """The defaults, and values away from them that float32 holds exactly."""
+    yield spec.defaults()
+    if spec.attributes:
+        for value in (1.75, 0.5):
+            yield {a.name: value for a in spec.attributes}
+
+
+def one_node_model(spec: OpSpec, dtype: str, attributes: dict[str, float]) -> ModelProto:
+    """A portable model with one node. bfloat16 comes and goes as float32, since numpy has no such
+    type; the casts are exact."""
+    element_type = _ELEMENT_TYPES[dtype]
+    outer_type = TensorProto.FLOAT if dtype == "bfloat16" else element_type
+    cast = outer_type != element_type
+    nodes = [
+        helper.make_node("Cast", [name], [f"{name}_cast"], to=element_type)
+        for name in spec.inputs
+        if cast
+    ]
+    node_inputs = [f"{name}_cast" if cast else name for name in spec.inputs]
+    inner = "y_cast" if cast else "y"
+    nodes.append(
+        helper.make_node(spec.name, node_inputs, [inner], name="node", domain=DOMAIN, **attributes)
+    )
+    if cast:
+        nodes.append(helper.make_node("Cast", [inner], ["y"], to=outer_type))
+    graph = helper.make_graph(
+        nodes,
+        spec.name,
+        [helper.make_tensor_value_info(name, outer_type, ["n"]) for name in spec.inputs],
+        [helper.make_tensor_value_info("y", outer_type, ["n"])],
+    )
+    imports = [helper.make_opsetid("", _OPSET), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=9)
+    functions.add_functions(model)
+    return model
+
+
+def run_torch(
+    spec: OpSpec, dtype: str, inputs: Sequence[npt.NDArray[Any]], attributes: dict[str, float]
+) -> npt.NDArray[Any]:
+    """The torch library's result; bfloat16 in a float32 array."""
+    import torch
+
+    from myops import functional
+
+    tensors = [torch.from_numpy(np.array(array)).to(getattr(torch, dtype)) for array in inputs]
+    result: torch.Tensor = getattr(functional, spec.torch_name)(*tensors, **attributes)
+    return np.asarray((result.float() if dtype == "bfloat16" else result).numpy())
+
+
+def _same_bits(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
+    """Equal values, zeros with equal signs, NaN wherever the other has NaN."""
+    equal = (left == right) & (np.signbit(left) == np.signbit(right))
+    return bool(np.all(equal | (np.isnan(left) & np.isnan(right))))
+
+
+def _rows(
+    spec: OpSpec, dtype: str, attributes: dict[str, float], parties: list[Party], torch_too: bool
+) -> Iterator[Row]:
+    inputs = sample(spec, dtype)
+    with np.errstate(all="ignore"):
+        precise = (np.asarray(a, truth_type(dtype)) for a in inputs)
+        truth = spec.reference(*precise, **attributes)
+    detail = ", ".join(f"{name}={value:g}" for name, value in attributes.items())
+    strict = Tolerance(ulp=spec.max_ulp[dtype])
+    ours = None
+    if torch_too:
+        ours = run_torch(spec, dtype, inputs, attributes)
+        first = compare(ours, truth, dtype, strict)
+        yield Row(1, spec.name, detail, "torch library", dtype, first, strict, True)
+    model = one_node_model(spec, dtype, attributes)
+    for party in parties:
+        tolerance = strict if party.ours else _THIRD_PARTY[dtype]
+        comparison: Comparison | None
+        same: bool | None
+        try:
+            (result,) = party.run(model, dict(zip(spec.inputs, inputs, strict=True)))
+        except Exception as error:  # a party that cannot run is a row, not the end
+            comparison, same, note = None, None, one_line(error)
+        else:
+            comparison, note = compare(result, truth, dtype, tolerance), ""
+            same = _same_bits(result, ours) if party.ours and ours is not None else None
+        yield Row(
+            layer=party.layer,
+            subject=spec.name,
+            detail=detail,
+            party=party.name,
+            dtype=dtype,
+            comparison=comparison,
+            tolerance=tolerance,
+            ours=party.ours,
+            same_bits=same,
+            note=note,
+        )
+
+
+def verify_operators(
+    operators: Iterable[OpSpec] = SPECS,
+    dtypes: Iterable[str] | None = None,
+    plugin: str | os.PathLike[str] | None = None,
+) -> Report:
+    """Verifies operators in isolation.
+
+    Args:
+        operators: which; all if not given.
+        dtypes: which of float32, float64, float16, bfloat16; all if None.
+        plugin: another plugin file than the installed one.
+
+    Returns:
+        Per operator, attribute values and dtype a row for the torch library (where torch is
+        installed), for ONNX Runtime with and without the plugin and for onnx's reference evaluator,
+        each against the float64 reference. Our layers are held to ``OpSpec.max_ulp`` and must
+        agree bit for bit; the others are held to a looser tolerance and never fail the report.
+    """
+    torch_too = importlib.util.find_spec("torch") is not None and bool(_build_info.torch_version)
+    parties = onnx_parties(plugin)
+    report = Report()
+    for spec in operators:
+        for dtype in dtypes or _build_info.dtypes:
+            for attributes in attribute_sets(spec):
+                report.rows.extend(_rows(spec, dtype, attributes, parties, torch_too))
+    return report

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What verification found, as rows, a table and JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from myops.verify.compare import Comparison, Tolerance
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Row:
+    """One party's result for one subject.
+
+    Attributes:
+        layer: 1 operator against float64 in torch, 2 the ONNX Runtime plugin, 3 runtimes that do
+            not use our kernels.
+        subject: operator or model output.
+        detail: attribute values.
+        party: who computed it.
+        dtype: the dtype it was computed in.
+        comparison: distances from the truth; None if the party could not run.
+        tolerance: what counts as right.
+        ours: whether the kernels are ours. Only then a difference fails the verification.
+        same_bits: whether the result equals the torch library's bit for bit; None if not compared.
+        note: why the party did not run, or what its difference is known to come from.
+    """
+
+    layer: int
+    subject: str
+    detail: str
+    party: str
+    dtype: str
+    comparison: Comparison | None
+    tolerance: Tolerance
+    ours: bool
+    same_bits: bool | None = None
+    note: str = ""
+
+    @property
+    def ok(self) -> bool:
+        if self.comparison is None:
+            return not self.ours
+        return self.comparison.ok and self.same_bits is not False
+
+    @property
+    def verdict(self) -> str:
+        if self.comparison is None:
+            return "not run"
+        if self.ok:
+            return "ok"
+        return "WRONG" if self.ours else "off"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "layer": self.layer,
+            "subject": self.subject,
+            "detail": self.detail,
+            "party": self.party,
+            "dtype": self.dtype,
+            "tolerance": str(self.tolerance),
+            "ours": self.ours,
+            "same_bits_as_torch": self.same_bits,
+            "verdict": self.verdict,
+            "note": self.note,
+            "comparison": self.comparison.to_dict() if self.comparison else None,
+        }
+
+
+@dataclass
+class Report:
+    """All rows of a verification. ``ok`` is False when one of our layers is wrong."""
+
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.rows) and all(row.ok for row in self.rows if row.ours)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"ok": self.ok, "rows": [row.to_dict() for row in self.rows]}
+
+    def worst(self) -> Report:
+        """One row per layer, subject, party and dtype: the worst over all attribute values."""
+        order = ["ok", "not run", "off", "WRONG"]
+        chosen: dict[tuple[int, str, str, str], Row] = {}
+        for row in self.rows:
+            key = (row.layer, row.subject, row.party, row.dtype)
+            before = chosen.get(key)
+            if before is None or _badness(row, order) > _badness(before, order):
+                chosen[key] = row
+        return Report(list(chosen.values()))
+
+    def table(self) -> Table:
+        """A row per subject and dtype, a column per party with its worst error: in units in the
+        last place for operators, absolute for model outputs. For 80 columns."""
+        from rich.table import Table
+
+        worst = self.worst().rows
+        parties = list(dict.fromkeys(row.party for row in worst))
+        in_ulp = any(row.tolerance.ulp for row in worst)
+        unit = "max error in ulp" if in_ulp else "max absolute error"
+        table = Table(title=f"Every layer against float64, {unit}", title_justify="left")
+        table.add_column("")
+        table.add_column("dtype")
+        for party in parties:
+            table.add_column(party, justify="right")
+        table.add_column("allowed", justify="right")
+        cells = {(row.subject, row.dtype, row.party): row for row in worst}
+        for subject, dtype in dict.fromkeys((row.subject, row.dtype) for row in worst):
+            found = [cells.get((subject, dtype, party)) for party in parties]
+            allowed = next((str(row.tolerance) for row in found if row and row.ours), "")
+            table.add_row(subject, dtype, *(_cell(row, in_ulp) for row in found), allowed)
+        return table
+
+    def details(self) -> Table:
+        """A row per subject, attribute values, dtype and party. For 150 columns."""
+        from rich.table import Table
+
+        table = Table(title="Every layer against float64", title_justify="left")
+        table.add_column("layer", justify="right")
+        for name in ("subject", "party", "dtype"):
+            table.add_column(name)
+        for name in _NUMBERS:
+            table.add_column(name, justify="right")
+        for name in ("tolerance", "bits", "verdict"):
+            table.add_column(name)
+        for row in self.rows:
+            table.add_row(
+                str(row.layer),
+                f"{row.subject}({row.detail})" if row.detail else row.subject,
+                row.party,
+                row.dtype,
+                *_numbers(row.comparison),
+                str(row.tolerance),
+                {None: "", True: "= torch", False: "differ"}[row.same_bits],
+                f"[{_COLOURS[row.verdict]}]{row.verdict}[/]" + _explain(row),
+            )
+        return table
+
+
+_NUMBERS = ("max abs", "max rel", "max ulp", "p99 ulp")
+_COLOURS = {"ok": "green", "WRONG": "bold red", "off": "yellow", "not run": "dim"}
+
+
+def _badness(row: Row, order: list[str]) -> tuple[int, float]:
+    return order.index(row.verdict), row.comparison.max_ulp if row.comparison else 0.0
+
+
+def _numbers(c: Comparison | None) -> tuple[str, ...]:
+    if c is None:
+        return ("",) * len(_NUMBERS)
+    return (f"{c.max_abs:.2e}", f"{c.max_rel:.1e}", f"{c.max_ulp:.3g}", f"{c.p99_ulp:.3g}")
+
+
+def _cell(row: Row | None, in_ulp: bool) -> str:
+    if row is None:
+        return ""
+    if row.comparison is None:
+        return f"[{_COLOURS[row.verdict]}]{row.verdict}[/]"
+    value = f"{row.comparison.max_ulp:.3g}" if in_ulp else f"{row.comparison.max_abs:.1e}"
+    suffix = "" if row.verdict == "ok" else f" {row.verdict}"
+    return f"[{_COLOURS[row.verdict]}]{value}{suffix}[/]"
+
+
+def _explain(row: Row) -> str:
+    parts = [row.note] if row.note else []
+    c = row.comparison
+    if c is not None and c.first_wrong is not None:
+        parts.append(f"{c.wrong} of {c.count}, first at {list(c.first_wrong)}")
+    return f" [dim]{'; '.join(parts)}[/]" if parts else ""

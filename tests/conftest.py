@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Python tests share: exact error measures, subprocesses, the form of our messages."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+# Significant bits and least normal exponent of each storage type.
+_FORMATS = {
+    "float64": (53, -1022),
+    "float32": (24, -126),
+    "float16": (11, -14),
+    "bfloat16": (8, -126),
+}
+
+_LARGEST = {
+    "float64": float(np.finfo(np.float64).max),
+    "float32": float(np.finfo(np.float32).max),
+    "float16": 65504.0,
+    "bfloat16": float.fromhex("0x1.fep127"),
+}
+
+
+def _ulp(exact: np.ndarray, dtype: str) -> np.ndarray:
+    bits, least = _FORMATS[dtype]
+    with np.errstate(divide="ignore"):
+        exponent = np.frexp(exact)[1] - 1
+    return np.ldexp(1.0, np.maximum(exponent, least) - bits + 1)
+
+
+def _ulp_errors(actual: Any, exact: Any, dtype: str) -> np.ndarray:
+    """Distance of ``actual`` from ``exact`` in units in the last place of ``dtype``.
+
+    NaN matches NaN only, an infinity matches what overflows ``dtype``, and a result that is exactly
+    zero must have the sign of the exact zero: each mismatch counts as infinitely far.
+    """
+    actual = np.atleast_1d(np.asarray(actual, dtype=np.float64))
+    exact = np.atleast_1d(np.asarray(exact, dtype=np.float64))
+    assert actual.shape == exact.shape
+    largest = _LARGEST[dtype]
+    with np.errstate(over="ignore"):
+        overflow = np.abs(exact) >= largest + _ulp(np.float64(largest), dtype) / 2
+    expected = np.where(overflow, np.copysign(np.inf, exact), exact)
+    with np.errstate(invalid="ignore"):
+        errors = np.abs(actual - expected) / _ulp(np.where(np.isfinite(exact), exact, 1.0), dtype)
+    errors = np.where(actual == expected, 0.0, errors)
+    errors = np.where(np.isnan(actual) & np.isnan(expected), 0.0, errors)
+    wrong_zero = (exact == 0) & (actual == 0) & (np.signbit(actual) != np.signbit(exact))
+    return np.where(np.isnan(errors) | wrong_zero, np.inf, errors)
+
+
+@pytest.fixture(scope="session")
+def ulp_errors() -> Callable[[Any, Any, str], np.ndarray]:
+    """``ulp_errors(actual, exact, dtype)``, see ``_ulp_errors``."""
+    return _ulp_errors
+
+
+@pytest.fixture(scope="session")
+def check_ulp() -> Callable[..., None]:
+    """``check_ulp(actual, exact, dtype, limit)`` fails with the worst element."""
+
+    def check(actual: Any, exact: Any, dtype: str, limit: float, at: Any = None) -> None:
+        errors = _ulp_errors(actual, exact, dtype)
+        if errors.size == 0:
+            return
+        worst = int(np.argmax(errors))
+        place = "" if at is None else f" at {np.ravel(np.asarray(at, dtype=np.float64))[worst]!r}"
+        assert errors.flat[worst] <= limit, (
+            f"{dtype}: {errors.flat[worst]} ulp{place}: {np.ravel(actual)[worst]!r}, "
+            f"exact {np.ravel(exact)[worst]!r}"
+        )
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def check_message() -> Callable[[BaseException | str], str]:
+    """``[where] what should hold. Received what was found. Do this.``, on one line, ending once.
+
+    Returns the text for further checks.
+    """
+
+    form = re.compile(r"^\[[\w.]+\] [^\n]+? Received:? [^\n]+?\. [A-Z][^\n]*\.$", re.DOTALL)
+
+    def check(error: BaseException | str) -> str:
+        text = str(error)
+        assert form.match(text), text
+        assert not text.endswith(".."), text
+        return text
+
+    return check
+
+
+@pytest.fixture
+def run_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """``run_python(code, *arguments, env={}, code_expected=0)`` in a fresh interpreter."""
+
+    def run(
+        code: str, *arguments: object, env: dict[str, str] | None = None, status: int | None = 0
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=180,
+            cwd=tmp_path,
+            env={**os.environ, **(env or {})},
+            check=False,
+        )
+        if status is not None:
+            assert done.returncode == status, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return run

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// To add an operator: write its passes below and add an entry to `references`. Set the bounds from
+// `myops_native_tests --test-suite=kernel --success`, which prints the measured errors, and state
+// the same figures on the functor.
+#include "references.hpp"
+
+#include <cmath>
+#include <string>
+
+#include <doctest/doctest.h>
+
+namespace myops::tests {
+namespace {
+
+// What a * b loses by rounding (Dekker), for doubles a and b: without it exp would be off by half
+// an ulp of f64. std::fma does the same for long double, a hundred times slower.
+long double product_error(long double a, long double b, long double product) {
+  constexpr long double splitter = 4294967297.0L;  // 2^32 + 1 halves 64 bits
+  const long double a_high = splitter * a - (splitter * a - a);
+  const long double b_high = splitter * b - (splitter * b - b);
+  const long double a_low = a - a_high;
+  const long double b_low = b - b_high;
+  return ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low;
+}
+
+long double exp_of_product(long double a, long double b) {
+  const long double product = a * b;
+  const long double e = std::exp(product);
+  // The error of a larger product is not small against 1, but its exp is 0 anyway.
+  return product > -11000 ? e * (1 + product_error(a, b, product)) : e;
+}
+
+struct Sigmoids {
+  long double x;
+  long double beta;
+  long double z;  // beta * x
+  long double s;  // sigmoid(z)
+  long double r;  // sigmoid(-z)
+  bool at_limit;  // x is infinite and sigmoid is 0 or 1
+};
+
+Sigmoids sigmoids(long double x, const long double* attributes) {
+  const long double beta = attributes[0];
+  // 0 * inf is NaN, but beta 0 is the line x / 2.
+  const long double finite = beta == 0 && std::isinf(x) ? 0 : x;
+  const long double z = beta * finite;
+  const long double e = exp_of_product(-std::fabs(beta), std::fabs(finite));
+  const long double large = 1 / (1 + e);
+  const long double small = e / (1 + e);
+  return {x, beta, z, z < 0 ? small : large, z < 0 ? large : small, std::isinf(x) && beta != 0};
+}
+
+Expected swish(const long double* in, const long double* attributes) {
+  const Sigmoids a = sigmoids(in[0], attributes);
+  if (a.at_limit && a.s == 0) return {std::copysign(0.0L, a.x), 0, 0};
+  return {a.x * a.s, 0, 0};
+}
+
+Expected swish_backward(const long double* in, const long double* attributes) {
+  const Sigmoids a = sigmoids(in[1], attributes);
+  if (a.at_limit) return {in[0] * a.s, 0, 0};
+  const long double value = in[0] * a.s * (1 + a.z * a.r);
+  const long double terms = std::fabs(in[0]) * a.s * (1 + std::fabs(a.z) * a.r);
+  return {value, terms - std::fabs(value), 0};
+}
+
+Expected swish_double_backward(const long double* in, const long double* attributes) {
+  const Sigmoids a = sigmoids(in[2], attributes);
+  const long double factor = in[0] * in[1] * a.beta;
+  // Kernels hold beta x at 64, where the rest is 1e-26; and beta * s * r may underflow in f32.
+  const long double absolute = 1.1e-26L * std::fabs(factor) + 0x1p-142L;
+  if (a.at_limit) return {factor * 0, 0, absolute};
+  const long double value = factor * a.s * a.r * (2 + a.z * (a.r - a.s));
+  const long double terms =
+      std::fabs(factor) * a.s * a.r * (2 + std::fabs(a.z) * std::fabs(a.r - a.s));
+  return {value, terms - std::fabs(value), absolute};
+}
+
+// f32 and f64 underflow at beta x = -104 and -745; above 40 sigmoid is 1.
+Interval swish_bend(DType dtype, const long double* attributes) {
+  const long double scale = attributes[0] == 0 ? 1 : attributes[0];
+  const long double low = (dtype == DType::f64 ? -760 : -115) / scale;
+  const long double high = 70 / scale;
+  return low < high ? Interval{low, high} : Interval{high, low};
+}
+
+const OpReference references[] = {
+    {"Swish",
+     {swish, swish_backward, swish_double_backward},
+     {{{2.5, 0}, {5, 1.2e-7}, {8, 1.2e-7}},
+      {{2.5, 0}, {5, 2.3e-16}, {8, 2.3e-16}},
+      {{0.51, 0}, {0.51, 1.2e-7}, {0.51, 1.2e-7}},
+      {{0.51, 0}, {0.51, 1.2e-7}, {0.51, 1.2e-7}}},
+     {{2.5, 0}, {4, 6e-8}, {}},
+     {{1.0}, {1.702}, {-1.0}, {0.0}, {0.5}, {-3.0}, {1e-30}, {37.0}},
+     swish_bend},
+};
+
+}  // namespace
+
+const OpReference* find_reference(std::string_view op) {
+  for (const OpReference& reference : references) {
+    if (reference.op == op) return &reference;
+  }
+  return nullptr;
+}
+
+const OpReference& reference_of(const OpInfo& op) {
+  const OpReference* reference = find_reference(op.name);
+  const std::string message =
+      std::string("[references] every op should have a reference. Received none for ") + op.name +
+      ". Add its formulas and bounds to tests/native/references.cpp.";
+  REQUIRE_MESSAGE(reference != nullptr, message);
+  return *reference;
+}
+
+std::vector<long double> rounded_attributes(DType dtype, const std::vector<double>& values) {
+  std::vector<long double> rounded;
+  for (const double value : values) {
+    rounded.push_back(dtype == DType::f64 ? value : static_cast<float>(value));
+  }
+  return rounded;
+}
+
+}  // namespace myops::tests

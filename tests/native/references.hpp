@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every operator should compute, in long double, and how far its kernels may be off. The
+// formulas are written from the definition, not from the kernels.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "myops/op_info.hpp"
+
+namespace myops::tests {
+
+struct Expected {
+  long double value;
+  /// How much of the terms cancelled: the sum of their absolute values less |value|. An error in
+  /// ulps of the rest that is left says nothing.
+  long double cancelled;
+  /// An error that is allowed whatever the value, where a limit or an underflow is documented.
+  long double absolute;
+};
+
+/// A pass from its inputs (order: Pass in op_info.hpp) and the attributes, which the caller has
+/// rounded to the compute type as the kernels do.
+using Formula = Expected (*)(const long double* inputs, const long double* attributes);
+
+/// Each kernel has |error| <= ulps * ulp(value) + slack * cancelled + absolute.
+struct Bound {
+  double ulps;
+  double slack;
+};
+
+struct Interval {
+  long double low;
+  long double high;
+};
+
+struct OpReference {
+  std::string_view op;
+  Formula formula[pass_count];
+  Bound bound[dtype_count][pass_count];
+  /// What the functor's comment promises for f32: ulps, and slack times the product of the
+  /// gradients. No ulps: no promise.
+  Bound stated[pass_count];
+  std::vector<std::vector<double>> attribute_sets;
+  /// Where the function is neither zero nor a straight line; sampled more densely.
+  Interval (*bend)(DType dtype, const long double* attributes);
+};
+
+/// Null when the op has no entry yet: see references.cpp for how to add one.
+const OpReference* find_reference(std::string_view op);
+
+/// The entry, or a failed REQUIRE that says what to add.
+const OpReference& reference_of(const OpInfo& op);
+
+/// Attribute values rounded to the type the kernel computes in.
+std::vector<long double> rounded_attributes(DType dtype, const std::vector<double>& values);
+
+}  // namespace myops::tests

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fresh environments and builds, made once per test session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from environments import ROOT, Venv, environment, run
+
+
+@pytest.fixture(scope="session")
+def torch_free_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that ``pip wheel .`` makes, with build isolation, where there is no torch."""
+    folder = tmp_path_factory.mktemp("wheel")
+    builder = Venv(folder / "builder")
+    output = folder / "dist"
+    printed = run(
+        [
+            *(builder.python, "-m", "pip", "wheel", "-v", "--no-deps"),
+            *("--wheel-dir", output, "-C", f"build-dir={folder / 'build'}", ROOT),
+        ],
+        env=environment(),
+        errors_too=True,
+    )
+    assert "myops: no torch found, building without the torch library" in printed
+    (wheel,) = output.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="session")
+def torch_free(
+    tmp_path_factory: pytest.TempPathFactory, torch_free_wheel: Path
+) -> Callable[[str], Venv]:
+    """Environments by onnxruntime version that hold numpy, onnxruntime and our wheel only."""
+    made: dict[str, Venv] = {}
+
+    def get(version: str) -> Venv:
+        if version not in made:
+            made[version] = Venv(tmp_path_factory.mktemp(f"ort-{version}") / "venv")
+            numpy = "numpy<2" if version < "1.19" else "numpy"
+            made[version].install(f"onnxruntime=={version}", numpy)
+            made[version].install("--no-deps", torch_free_wheel)
+        return made[version]
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def installed_prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``cmake --install`` gives a C++ user: no torch, no Python module."""
+    folder = tmp_path_factory.mktemp("cmake")
+    build = folder / "build"
+    configure = [
+        "cmake",
+        "--preset",
+        "ort-only",
+        "-B",
+        build,
+        f"-DCMAKE_INSTALL_PREFIX={folder}/prefix",
+    ]
+    run(configure, cwd=ROOT)
+    run(["cmake", "--build", build])
+    run(["cmake", "--install", build])
+    return folder / "prefix"
