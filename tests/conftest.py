@@ -33,30 +33,28 @@ _LARGEST = {
 
 def _ulp(exact: np.ndarray, dtype: str) -> np.ndarray:
     bits, least = _FORMATS[dtype]
-    with np.errstate(divide="ignore"):
-        exponent = np.frexp(exact)[1] - 1
-    return np.ldexp(1.0, np.maximum(exponent, least) - bits + 1)
+    exponent = np.frexp(exact)[1] - 1
+    return np.ldexp(np.longdouble(1), np.maximum(exponent, least) - bits + 1)
 
 
 def _ulp_errors(actual: Any, exact: Any, dtype: str) -> np.ndarray:
     """Distance of ``actual`` from ``exact`` in units in the last place of ``dtype``.
 
-    NaN matches NaN only, an infinity matches what overflows ``dtype``, and a result that is exactly
-    zero must have the sign of the exact zero: each mismatch counts as infinitely far.
+    NaN matches NaN only, an infinity matches what overflows ``dtype``, and a zero must have the
+    sign of what it stands for: each mismatch counts as infinitely far.
     """
-    actual = np.atleast_1d(np.asarray(actual, dtype=np.float64))
-    exact = np.atleast_1d(np.asarray(exact, dtype=np.float64))
+    actual = np.atleast_1d(np.asarray(actual, dtype=np.longdouble))
+    exact = np.atleast_1d(np.asarray(exact, dtype=np.longdouble))
     assert actual.shape == exact.shape
-    largest = _LARGEST[dtype]
-    with np.errstate(over="ignore"):
-        overflow = np.abs(exact) >= largest + _ulp(np.float64(largest), dtype) / 2
-    expected = np.where(overflow, np.copysign(np.inf, exact), exact)
+    largest = np.longdouble(_LARGEST[dtype])
+    overflow = np.abs(exact) >= largest + _ulp(largest, dtype) / 2
+    expected = np.where(overflow, np.copysign(np.longdouble(np.inf), exact), exact)
     with np.errstate(invalid="ignore"):
-        errors = np.abs(actual - expected) / _ulp(np.where(np.isfinite(exact), exact, 1.0), dtype)
-    errors = np.where(actual == expected, 0.0, errors)
-    errors = np.where(np.isnan(actual) & np.isnan(expected), 0.0, errors)
-    wrong_zero = (exact == 0) & (actual == 0) & (np.signbit(actual) != np.signbit(exact))
-    return np.where(np.isnan(errors) | wrong_zero, np.inf, errors)
+        errors = np.abs(actual - expected) / _ulp(np.where(np.isfinite(exact), exact, 1), dtype)
+    errors = np.where(actual == expected, 0, errors)
+    errors = np.where(np.isnan(actual) & np.isnan(expected), 0, errors)
+    wrong_zero = (actual == 0) & (np.signbit(actual) != np.signbit(exact))
+    return np.where(np.isnan(errors) | wrong_zero, np.inf, errors).astype(np.float64)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ that cost all but vanishes, and a row's time is the time of one link.
 row             plugin      level    what runs
 ==============  ==========  =======  =======================================================
 ``decomposed``  no          "basic"  the function inlined: the operator's standard ops
-``ORT-fused``   no          "all"    what ONNX Runtime's own fusions make of them by default:
+``fused``       no          "all"    what ONNX Runtime's own fusions make of them by default:
                                      the rival that counts. The row's kernels say whether it
                                      fused anything
 ``myops``       registered  "all"    our kernel
@@ -38,7 +38,7 @@ OPSET = 18
 
 SESSIONS: tuple[tuple[str, bool, str], ...] = (
     ("decomposed", False, "basic"),
-    ("ORT-fused", False, "all"),
+    ("fused", False, "all"),
     (OURS, True, "all"),
 )
 """Row name, plugin registered, graph optimization level."""

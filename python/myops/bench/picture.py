@@ -45,7 +45,7 @@ def draw(report: BenchReport, axes: Axes, op: str, dtype: str) -> None:
     labels = [f"{FRAMEWORK_LABELS[framework]}:\n{name}" for framework, name in rivals]
     axes.set_yticks(np.arange(len(rivals)), labels)
     axes.invert_yaxis()
-    axes.axvline(1.0, color="0.3", linewidth=1, linestyle="--", zorder=0.5)
+    axes.axvline(1.0, color="0.3", linewidth=1, linestyle="--", zorder=1.5)
     axes.set_xlim(0, 1.2 * max(row.ratio_q3 for row in rows))
     axes.set_xlabel("time of the rival / time of myops (whiskers: quartiles)")
     axes.set_title(f"How many times as fast myops is ({op}, {dtype})")

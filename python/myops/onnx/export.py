@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from onnx import ModelProto
+from onnx import ModelProto, helper
 
 from myops._errors import ExportError, UsageError
 from myops.onnx import check, functions
@@ -280,6 +280,11 @@ def _warn_about_rounding(calls: Calls) -> None:
 
 
 def _finish(model: ModelProto, mode: str) -> None:
+    # Exporters write the newest IR they know. The oldest that allows the opset loads in more
+    # runtimes; what newer ones add to these files is metadata.
+    model.ir_version = min(
+        model.ir_version, helper.find_min_ir_version_for(list(model.opset_import), True)
+    )
     if mode == "native":
         functions.expand(model)
         return

@@ -64,8 +64,10 @@ def test_strides(spec, layout, suffix):
     assert on_meta.is_meta
     assert strides(on_meta) == strides(result)
     assert on_meta.stride() == torch.empty_like(meta[-1]).stride()
-    with FakeTensorMode() as mode:
-        fake = op(*(mode.from_tensor(t.resolve_neg()) for t in tensors))
+    mode = FakeTensorMode()
+    fakes = [mode.from_tensor(t.resolve_neg()) for t in tensors]
+    with mode:
+        fake = op(*fakes)
     assert strides(fake) == strides(result)
     assert fake.dtype == result.dtype
     assert fake.device == result.device

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import myops.functional as F
-from myops.spec import SPECS
+from myops.spec import SPECS, SWISH
 
 from .support import (
     DTYPES,
@@ -78,6 +78,11 @@ KNOWN_HERE = [
     for spec in SPECS
     if spec.name == known[0]
 ]
+
+
+# Allowed error of a derivative in epsilons of the dtype. The halves round once, after float32
+# arithmetic. In float64 it is the composed formula that loses digits, in exp of a rounded argument.
+FACTOR = {"float32": 6.0, "float64": 64.0, "float16": 0.51, "bfloat16": 0.51}
 
 
 def _all_patterns(dtype: torch.dtype) -> torch.Tensor:
@@ -218,10 +223,8 @@ def test_passes_against_the_composed_formula(spec, dtype, suffix):
         assert actual.dtype == torch_dtype
         epsilon = torch.finfo(torch_dtype).eps
         scale = exact.abs().clamp(min=1.0)
-        # float16 and bfloat16 round once, after float32 arithmetic.
-        factor = 0.51 if dtype in ("float16", "bfloat16") else 6.0
         error = ((actual.double() - exact).abs() / scale).max().item()
-        assert error <= factor * epsilon, (attributes, error / epsilon)
+        assert error <= FACTOR[dtype] * epsilon, (attributes, error / epsilon)
 
 
 def test_stable_gradient():
@@ -279,14 +282,16 @@ def test_gradient_at_coefficient_zero():
 
 
 def test_halves_round_once():
-    """Arithmetic that rounds to float16 at each step differs on 10,164 patterns."""
+    """Arithmetic that rounds to float16 at each step misses the exactly rounded value on 10,164
+    patterns; ours misses it on those few that round differently by way of float32."""
     x = _all_patterns(torch.float16)
     x = x[x.isfinite()]
     stepwise = x * torch.sigmoid(x.float()).half()
-    y = F.swish(x)
-    different = y != stepwise
-    assert different.sum().item() == 10_164
-    gap = (y.double() - stepwise.double()).abs()
+    exact = torch.from_numpy(SWISH.reference(x.double().numpy(), beta=1.0)).half()
+    gap = (exact.double() - stepwise.double()).abs()
+    assert (gap != 0).sum().item() == 10_164
     assert gap.max().item() == pytest.approx(0.0078, abs=5e-5)
     assert x[gap.argmax()].item() == pytest.approx(8.0078, abs=5e-5)
+    y = F.swish(x)
     assert ((stepwise == 0) & (y != 0)).sum().item() == 192
+    assert (y != exact).sum().item() <= 5
