@@ -150,12 +150,14 @@ long double Buffer::value(std::size_t index) const {
 }
 
 void Buffer::set(std::size_t index, long double value) {
-  const auto four = static_cast<float>(value);
-  const auto eight = static_cast<double>(value);
-  switch (dtype_) {
-    case DType::f32: std::memcpy(at(index), &four, sizeof four); break;
-    case DType::f64: std::memcpy(at(index), &eight, sizeof eight); break;
-    default: set_bits(index, round_to(format_of(dtype_), value)); break;
+  if (dtype_ == DType::f32) {
+    const auto rounded = static_cast<float>(value);
+    std::memcpy(at(index), &rounded, sizeof rounded);
+  } else if (dtype_ == DType::f64) {
+    const auto rounded = static_cast<double>(value);
+    std::memcpy(at(index), &rounded, sizeof rounded);
+  } else {
+    set_bits(index, round_to(format_of(dtype_), value));
   }
 }
 

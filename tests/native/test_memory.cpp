@@ -61,13 +61,13 @@ Buffer sentinels(DType dtype, std::size_t count) {
 TEST_SUITE("kernel") {
   TEST_CASE("tails and unaligned buffers: right values, nothing else written") {
     for_each_kernel([](const OpInfo& op, Pass pass, DType dtype) {
-      CAPTURE(describe(op, pass, dtype, {1.0}));
+      const std::vector<double> attributes = attribute_sets(op).front();
+      CAPTURE(describe(op, pass, dtype, attributes));
       const KernelFn kernel = cpu_kernel(op, pass, dtype);
-      const double attributes[] = {1.0};
       const std::vector<Buffer> inputs =
           pass_inputs(pass, mixed_values(op, dtype, largest_size + offsets));
       const std::vector<Buffer> kept = inputs;
-      const Buffer expected = run(kernel, inputs, {1.0});
+      const Buffer expected = run(kernel, inputs, attributes);
       const Buffer untouched = sentinels(dtype, largest_size + offsets + 2 * margin);
       for (const std::size_t size : sizes()) {
         for (std::size_t offset = 0; offset < offsets; ++offset) {
@@ -75,7 +75,8 @@ TEST_SUITE("kernel") {
           const std::size_t begin = margin + (offset * 7 + 3) % offsets;
           Buffer output = untouched;
           void* to[] = {output.at(begin)};
-          kernel(pointers(inputs, offset).data(), to, static_cast<std::int64_t>(size), attributes);
+          kernel(pointers(inputs, offset).data(), to, static_cast<std::int64_t>(size),
+                 attributes.data());
           bool right = true;
           for (std::size_t i = 0; i < output.count(); ++i) {
             const bool inside = i >= begin && i < begin + size;
@@ -91,14 +92,15 @@ TEST_SUITE("kernel") {
 
   TEST_CASE("buffers of the exact size: AddressSanitizer sees a read past the end") {
     for_each_kernel([](const OpInfo& op, Pass pass, DType dtype) {
-      CAPTURE(describe(op, pass, dtype, {1.0}));
+      const std::vector<double> attributes = attribute_sets(op).front();
+      CAPTURE(describe(op, pass, dtype, attributes));
       const KernelFn kernel = cpu_kernel(op, pass, dtype);
       const std::vector<Buffer> whole = pass_inputs(pass, mixed_values(op, dtype, largest_size));
-      const Buffer expected = run(kernel, whole, {1.0});
+      const Buffer expected = run(kernel, whole, attributes);
       for (const std::size_t size : sizes()) {
         std::vector<Buffer> inputs;
         for (const Buffer& input : whole) inputs.push_back(part(input, 0, size));
-        CHECK_MESSAGE(is_part(expected, 0, run(kernel, inputs, {1.0})), "size ", size);
+        CHECK_MESSAGE(is_part(expected, 0, run(kernel, inputs, attributes)), "size ", size);
       }
     });
   }

@@ -43,8 +43,8 @@ def describe() -> dict[str, str | int]:
 
 
 def require(where: str, *modules: str) -> None:
-    """Raises ``MissingPackageError`` for the first module that is not installed, before hours of
-    work end in it."""
+    """Raises ``MissingPackageError`` for the first module that is not installed: to be called
+    before the work that needs it late."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
             raise MissingPackageError(

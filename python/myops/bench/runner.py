@@ -28,10 +28,6 @@ from myops.spec import SPECS, OpSpec, find
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-SAMPLE = 5e-3
-"""Seconds of one sample. Long enough for several calls on large tensors: the first finds the caches
-as another row left them, which is no property of the row."""
-
 FRAMEWORKS = ("torch", "onnxruntime")
 
 _PACKAGES = {"torch": ("torch",), "onnxruntime": ("onnx", "onnxruntime")}
@@ -97,7 +93,7 @@ def measure(plan: Plan, on_round: Callable[[], object] | None = None) -> list[Me
                         {f"{case.framework}/{case.name}": case.call for case in cases},
                         plan.rounds,
                         warmup=2,
-                        min_sample=SAMPLE,
+                        min_sample=1e-3,
                         on_round=on_round,
                     )
                     measurements += [

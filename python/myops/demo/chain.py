@@ -172,9 +172,7 @@ def export_and_run(
                 exporter=exporter,
                 dynamic={"x": {0: "batch"}},
             )
-            without = (
-                _refused(path) if mode == "custom" else _run(report, False, digits, truth)
-            )
+            without = _refused(path) if mode == "custom" else _run(report, False, digits, truth)
             runs = [_run(report, True, digits, truth), without]
             exported.append(Exported(report, _functions(path), runs))
             on_file()

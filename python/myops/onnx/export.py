@@ -158,6 +158,8 @@ def record_calls(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[
     calls = Calls(Counter(), set())
 
     class Recording(TorchDispatchMode):
+        supports_higher_order_operators = True  # else torch.cond and its kin raise
+
         def __torch_dispatch__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:

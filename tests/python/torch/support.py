@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import myops.functional
 import numpy as np
 import pytest
 import torch
-
-import myops.functional
 from myops.spec import DOMAIN, SPECS, OpSpec
 
 DTYPES = {
@@ -23,6 +22,9 @@ DTYPES = {
 PASSES = ("", "_backward", "_double_backward")
 
 each_spec = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.torch_name)
+each_unary_spec = pytest.mark.parametrize(
+    "spec", [s for s in SPECS if len(s.inputs) == 1], ids=lambda spec: spec.torch_name
+)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 each_pass = pytest.mark.parametrize("suffix", PASSES, ids=lambda s: s.strip("_") or "forward")
 
@@ -119,11 +121,11 @@ def _base(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
 LAYOUTS: dict[str, Callable[[int, torch.dtype], torch.Tensor]] = {
     "contiguous": lambda s, d: _base(4, 6, seed=s, dtype=d),
     "transposed": lambda s, d: _base(4, 6, seed=s, dtype=d).t(),
-    "channels_last": lambda s, d: (
-        _base(2, 3, 4, 5, seed=s, dtype=d).to(memory_format=torch.channels_last)
+    "channels_last": lambda s, d: _base(2, 3, 4, 5, seed=s, dtype=d).to(
+        memory_format=torch.channels_last
     ),
-    "channels_last_3d": lambda s, d: (
-        _base(2, 3, 2, 2, 2, seed=s, dtype=d).to(memory_format=torch.channels_last_3d)
+    "channels_last_3d": lambda s, d: _base(2, 3, 2, 2, 2, seed=s, dtype=d).to(
+        memory_format=torch.channels_last_3d
     ),
     "permuted": lambda s, d: _base(2, 3, 4, seed=s, dtype=d).permute(2, 0, 1),
     "stepped": lambda s, d: _base(8, 9, seed=s, dtype=d)[::2, 1::3],
@@ -134,8 +136,8 @@ LAYOUTS: dict[str, Callable[[int, torch.dtype], torch.Tensor]] = {
     "scalar": lambda s, d: _base(seed=s, dtype=d),
     "one_element": lambda s, d: _base(1, 1, 1, seed=s, dtype=d),
     "size_one_dim": lambda s, d: _base(4, 1, 6, seed=s, dtype=d),
-    "size_one_dim_odd_stride": lambda s, d: (
-        _base(100, seed=s, dtype=d).as_strided((4, 1, 6), (6, 77, 1))
+    "size_one_dim_odd_stride": lambda s, d: _base(100, seed=s, dtype=d).as_strided(
+        (4, 1, 6), (6, 77, 1)
     ),
     "flipped": lambda s, d: _base(4, 6, seed=s, dtype=d).flip(0),
     "overlapping": lambda s, d: _base(20, seed=s, dtype=d).as_strided((4, 6), (2, 1)),

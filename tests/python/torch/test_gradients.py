@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
+import myops.functional as F
 import pytest
 import torch
 from torch.autograd import forward_ad
-
-import myops.functional as F
 
 from .support import (
     LAYOUTS,
@@ -67,8 +66,8 @@ def test_gradients_through_views(spec, layout):
     view = {
         "expanded": lambda base: base[:4].view(4, 1).expand(4, 6),
         "overlapping": lambda base: base.as_strided((4, 6), (2, 1)),
-        "channels_last": lambda base: (
-            base.view(2, 3, 2, 2).contiguous(memory_format=torch.channels_last)
+        "channels_last": lambda base: base.view(2, 3, 2, 2).contiguous(
+            memory_format=torch.channels_last
         ),
     }[layout]
     results = []
@@ -181,7 +180,9 @@ def test_saved_tensor_hooks_and_checkpointing(spec):
 def test_node_names_the_operator(spec):
     y = function(spec)(*_leaves(spec))
     assert y.grad_fn.name() == f"{spec.name}Backward"
-    (grad,) = torch.autograd.grad(y.sum(), y.grad_fn.next_functions[0][0].variable, None, None, True)
+    (grad,) = torch.autograd.grad(
+        y.sum(), y.grad_fn.next_functions[0][0].variable, None, None, True
+    )
     assert grad.grad_fn.name() == f"{spec.name}BackwardBackward"
 
 

@@ -57,9 +57,7 @@ def test_strides(spec, layout, suffix):
     result = op(*tensors)
     assert result.stride() == torch.empty_like(tensors[-1]).stride()
     assert strides(result) == strides(torch.nn.functional.silu(tensors[-1]))
-    meta = [
-        torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in tensors
-    ]
+    meta = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in tensors]
     on_meta = op(*meta)
     assert on_meta.is_meta
     assert strides(on_meta) == strides(result)
@@ -120,9 +118,9 @@ def test_output_shares_no_memory(spec, layout, suffix):
     for tensor in tensors:
         assert result is not tensor
         assert not result._is_view()
-        assert (
-            result.untyped_storage()._cdata != tensor.untyped_storage()._cdata
-        ), "the output is a view of an input"
+        assert result.untyped_storage()._cdata != tensor.untyped_storage()._cdata, (
+            "the output is a view of an input"
+        )
         if tensor.numel():
             assert result.data_ptr() != tensor.data_ptr()
 

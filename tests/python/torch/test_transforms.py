@@ -6,14 +6,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 
+import myops.nn
 import pytest
 import torch
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
-import myops.nn
-
-from .support import composed, each_pass, each_spec, function, other_attributes, overloads
-from .support import pass_tensors
+from .support import (
+    composed,
+    each_pass,
+    each_spec,
+    each_unary_spec,
+    function,
+    other_attributes,
+    overloads,
+    pass_tensors,
+)
 
 TRANSFORMS: dict[str, Callable] = {
     "grad": lambda f: grad(lambda *a: f(*a).sum()),
@@ -25,7 +32,7 @@ TRANSFORMS: dict[str, Callable] = {
     "jacfwd_of_jacfwd": lambda f: jacfwd(jacfwd(f)),
     "jacrev_of_jacfwd": lambda f: jacrev(jacfwd(f)),
     "vmap": vmap,
-    "vmap_of_vmap_columns": lambda f: vmap(vmap(f, in_dims=0), in_dims=0),
+    "vmap_of_vmap": lambda f: vmap(vmap(f), in_dims=1, out_dims=1),
     "vmap_of_grad": lambda f: vmap(grad(lambda *a: f(*a).sum())),
     "vmap_of_jacfwd": lambda f: vmap(jacfwd(f)),
     "vmap_of_hessian": lambda f: vmap(hessian(lambda *a: f(*a).sum())),
@@ -87,10 +94,8 @@ def test_vmap_over_empty_and_scalar_examples(spec):
         assert torch.equal(vmap(function(spec))(*inputs), function(spec)(*inputs))
 
 
-@each_spec
+@each_unary_spec
 def test_per_sample_gradients(spec):
-    if len(spec.inputs) != 1:
-        pytest.skip(f"{spec.name} has several inputs and no place in a chain of modules")
     torch.manual_seed(0)
     act = getattr(myops.nn, spec.name)()
     net = torch.nn.Sequential(torch.nn.Linear(6, 4), act, torch.nn.Linear(4, 2)).double()

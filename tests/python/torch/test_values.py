@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import math
 
+import myops.functional as F
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import myops.functional as F
 from myops.spec import SPECS, SWISH
 
 from .support import (
@@ -25,8 +24,8 @@ from .support import (
     other_attributes,
     overloads,
     reference,
-    sample,
     same_bits,
+    sample,
     stored,
 )
 

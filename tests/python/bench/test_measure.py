@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import gc
+
+import pytest
+from myops._errors import UsageError
+from myops.bench.measure import Timing, copy_bandwidth, interleaved, orders
+
+
+def test_orders_are_random_and_seeded():
+    first = list(orders("abcd", 50, seed=1))
+    assert first == list(orders("abcd", 50, seed=1))
+    assert first != list(orders("abcd", 50, seed=2))
+    assert all(sorted(order) == list("abcd") for order in first)
+    assert len({tuple(order) for order in first}) > 10
+
+
+def test_calls_follow_the_orders():
+    calls: list[str] = []
+    timings = interleaved(
+        {name: lambda name=name: calls.append(name) for name in "abc"},
+        rounds=8,
+        warmup=0,
+        seed=3,
+        min_sample=0.0,
+    )
+    assert list(timings) == list("abc")
+    # Per case one call to find the number of loops, then per turn an untimed and a timed one.
+    expected = [name for order in orders("abc", 8, seed=3) for name in order]
+    assert calls[3::2] == calls[4::2] == expected
+
+
+def test_short_calls_are_repeated():
+    timing = interleaved({"nothing": lambda: None}, rounds=3)["nothing"]
+    assert timing.loops > 10
+    assert len(timing.samples) == 3
+
+
+def test_collector_comes_back():
+    assert gc.isenabled()
+    seen = []
+    interleaved({"look": lambda: seen.append(gc.isenabled())}, rounds=1, min_sample=0.0)
+    assert not any(seen)
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [([2.0], (2.0, 2.0, 2.0)), ([1.0, 2.0, 3.0, 4.0, 5.0], (2.0, 3.0, 4.0))],
+)
+def test_quartiles(samples, expected):
+    timing = Timing.of(samples)
+    assert (timing.q1, timing.median, timing.q3) == expected
+
+
+def test_wrong_use():
+    with pytest.raises(UsageError, match="there should be a case"):
+        interleaved({})
+    with pytest.raises(UsageError, match="rounds should be at least 1"):
+        interleaved({"a": lambda: None}, rounds=0)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_copy_bandwidth(threads):
+    assert copy_bandwidth(2**20, threads=threads) > 0
