@@ -75,9 +75,10 @@ MYOPS_FN T reduce(T x, TwoFloat<T> c, T n) {
 #if MYOPS_HAS_FMA
   return multiply_add(x, c.lo, multiply_add(x, c.hi, -n));
 #else
-  // Veltkamp halves by masking (multiplying could overflow): the partial products are exact.
+  // Halves cut out by a mask (splitting by multiplication could overflow), the upper one shorter
+  // where they differ, so that the partial products are exact.
   constexpr typename FloatTraits<T>::UInt upper_half =
-      ~((typename FloatTraits<T>::UInt(1) << ((FloatTraits<T>::mantissa_bits + 1) / 2)) - 1);
+      ~((typename FloatTraits<T>::UInt(1) << ((FloatTraits<T>::mantissa_bits + 2) / 2)) - 1);
   const T x_hi = bit_cast<T>(to_bits(x) & upper_half);
   const T c_hi = bit_cast<T>(to_bits(c.hi) & upper_half);
   const T x_lo = x - x_hi;
