@@ -131,8 +131,8 @@ struct Glue<index, pass, std::index_sequence<T...>, std::index_sequence<A...>> {
     check_call(op, attributes);
     const at::Tensor& x = *tensors[last];
     TORCH_CHECK_TYPE(out.scalar_type() == x.scalar_type(), "[", op.torch_name,
-                     "] out should have the dtype of ", op.input_names[0], ", ", x.scalar_type(),
-                     ". Received ", out.scalar_type(), ". Allocate out with empty_like.");
+                     "] out should have the dtype of ", op.input_names[0], ", ", dtype_text(x),
+                     ". Received ", dtype_text(out), ". Allocate out with empty_like.");
     TORCH_CHECK_VALUE(out.device() == x.device(), "[", op.torch_name,
                       "] out should be on the device of ", op.input_names[0], ", ", x.device(),
                       ". Received ", out.device(), ". Allocate out with empty_like.");

@@ -55,8 +55,8 @@ TEST_CASE("all ISAs with fused multiply-add give the same bits") {
         const KernelFn other = cpu_kernel_for_isa(isas[i].c_str(), op, pass, dtype);
         REQUIRE((one != nullptr && other != nullptr));
         CHECK_MESSAGE(different(run(one, inputs, attributes), run(other, inputs, attributes)) == 0,
-                      op.name, ' ', pass_name(pass), ' ', dtype_name(dtype), ": ", isas[0],
-                      " against ", isas[i]);
+                      std::string(op.name), ' ', pass_name(pass), ' ',
+                      std::string(dtype_name(dtype)), ": ", isas[0], " against ", isas[i]);
       }
     }
   });

@@ -3,6 +3,7 @@
 // reference, too.
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include <doctest/doctest.h>
 
@@ -14,6 +15,8 @@ namespace {
 
 constexpr long double infinity = std::numeric_limits<long double>::infinity();
 
+// Not to be called within CAPTURE: doctest evaluates that while it holds its lock, and a REQUIRE
+// there would wait for it forever.
 const OpInfo& swish_op() {
   const OpInfo* op = find_op("Swish");
   REQUIRE(op != nullptr);
@@ -102,7 +105,7 @@ TEST_SUITE("kernel") {
 
   TEST_CASE("swish: signed zeros and limits at infinity") {
     for (const DType dtype : dtypes) {
-      CAPTURE(dtype_name(dtype));
+      CAPTURE(std::string(dtype_name(dtype)));
       for (const double beta : {1.0, 1.702, 0.5, 37.0}) {
         CAPTURE(beta);
         CHECK(is_negative_zero(forward(dtype, -0.0L, beta)));
@@ -123,7 +126,7 @@ TEST_SUITE("kernel") {
 
   TEST_CASE("swish: beta 0 is half of x, correctly rounded, everywhere") {
     for (const DType dtype : dtypes) {
-      CAPTURE(dtype_name(dtype));
+      CAPTURE(std::string(dtype_name(dtype)));
       const Buffer x = sweep(dtype);
       Buffer half(dtype, x.count());
       for (std::size_t i = 0; i < x.count(); ++i) {
@@ -143,7 +146,8 @@ TEST_SUITE("kernel") {
     for (const DType dtype : dtypes) {
       for (const Pass pass : passes) {
         for (const double beta : {1.0, 1.702, 3.0}) {
-          CAPTURE(describe(swish_op(), pass, dtype, {beta}));
+          const std::string name = describe(swish_op(), pass, dtype, {beta});
+          CAPTURE(name);
           const KernelFn kernel = cpu_kernel(swish_op(), pass, dtype);
           const Buffer x = sweep(dtype);
           const Buffer positive = run(kernel, pass_inputs(pass, x, 1), {beta});
@@ -160,7 +164,8 @@ TEST_SUITE("kernel") {
       const double largest = dtype == DType::f64 ? std::numeric_limits<double>::max()
                                                  : std::numeric_limits<float>::max();
       for (const Pass pass : passes) {
-        CAPTURE(describe(swish_op(), pass, dtype, {largest}));
+        const std::string name = describe(swish_op(), pass, dtype, {largest});
+        CAPTURE(name);
         const KernelFn kernel = cpu_kernel(swish_op(), pass, dtype);
         const std::vector<Buffer> inputs = pass_inputs(pass, sweep(dtype), 1);
         const Buffer expected = run(kernel, inputs, {largest / 2});
@@ -201,7 +206,7 @@ TEST_SUITE("reference") {
             // Truncation of the difference; y'' and y''' grow with powers of 1 / unit.
             const auto allowed = static_cast<double>(
                 1e-8L * (std::fabs(derivative) + (pass > 1 ? 1 / std::fabs(unit) : 1)));
-            CHECK_MESSAGE(error <= allowed, op.name, " pass ", pass, " at ",
+            CHECK_MESSAGE(error <= allowed, std::string(op.name), " pass ", pass, " at ",
                           static_cast<double>(x));
           }
         }
