@@ -34,9 +34,7 @@ each_exporter = pytest.mark.parametrize("exporter", EXPORTERS)
 each_mode = pytest.mark.parametrize("mode", MODES)
 # Modes differ behind the exporter only, and an export by dynamo takes most of a second.
 each_way = pytest.mark.parametrize(
-    ("exporter", "mode"),
-    [("dynamo", "portable"), *(("torchscript", mode) for mode in MODES)],
-    ids="-".join,
+    ("exporter", "mode"), [("dynamo", "portable"), *(("torchscript", mode) for mode in MODES)]
 )
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 

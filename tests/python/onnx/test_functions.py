@@ -153,6 +153,37 @@ def test_in_onnx_runtime_without_the_plugin(spec, dtypes, way, tmp_path):
         np.testing.assert_allclose(results["y"], exact, rtol=1.6e-2, atol=1e-3)
 
 
+class _OpTypes:
+    """Collects the operator types of a body."""
+
+    def __init__(self) -> None:
+        self.found: set[str] = set()
+
+    def constant(self, value: float) -> str:
+        return "constant"
+
+    def __getattr__(self, op_type: str):
+        self.found.add(op_type)
+        return lambda *_: op_type
+
+
+@each_spec
+def test_body_per_type(spec):
+    """float64 has a body of its own where ONNX Runtime lacks kernels for what it makes of the
+    other; the newest runtime has them, so that running it proves nothing."""
+    for double, body in ((False, spec.body), (True, spec.body_float64 or spec.body)):
+        expected = _OpTypes()
+        body(expected, *spec.inputs, *spec.defaults())
+        element_type = TensorProto.DOUBLE if double else TensorProto.FLOAT
+        function = function_proto(spec, [element_type], 18)
+        model = _typed_model(spec, ("float64" if double else "float32",), 18)
+        expand(model)
+        for nodes in (function.node, model.graph.node):
+            found = {n.op_type for n in nodes} - {"Constant", "Cast"}
+            assert found == expected.found
+    assert spec.name != "Swish" or "Sigmoid" not in expected.found
+
+
 @each_spec
 @pytest.mark.parametrize("opset", [9, 13, 14])
 def test_several_types_below_cast_like(spec, opset, check_message):
@@ -295,24 +326,16 @@ def test_expand_keeps_names_of_the_graph(spec):
 
 
 @each_spec
-def test_adding_functions_twice_changes_nothing(spec):
+def test_adding_functions_twice_changes_nothing_and_keeps_others(spec):
     model = _typed_model(spec, ("float32", "float16"), 18)
+    copy = helper.make_node("Identity", ["a"], ["b"], "copy")
+    imports = [helper.make_opsetid("", 18)]
+    model.functions.append(helper.make_function("user", "Copy", ["a"], ["b"], [copy], imports))
     add_functions(model)
+    assert [f.domain for f in model.functions] == ["user", DOMAIN]
     once = model.SerializeToString(deterministic=True)
     add_functions(model)
     assert model.SerializeToString(deterministic=True) == once
-
-
-@each_spec
-def test_functions_of_others_are_kept(spec):
-    model = _with_function(spec)
-    model.graph.node.append(_node(spec, "x", "z", **attributes(spec)))
-    model.graph.output.append(_info("z", "float32"))
-    try:
-        add_functions(model)
-    except ModelError:
-        return
-    assert ("user", "Block") in [(f.domain, f.name) for f in model.functions]
 
 
 def test_model_without_our_nodes_is_left_alone():
