@@ -293,11 +293,10 @@ COMPUTED = {
 @each_exporter
 @pytest.mark.parametrize("value", COMPUTED)
 def test_attribute_computed_from_the_input(spec, exporter, value, tmp_path):
-    """Both exporters bake such a value in: the file would be right for the example only. A tensor
-    is refused by the operator itself."""
+    """Both exporters bake such a value in: the file would be right for the example only."""
     for attribute in spec.attributes:
         model = Call(lambda x, name=attribute.name: call(spec, x, **{name: COMPUTED[value](x)}))
-        with pytest.raises(TypeError if value == "tensor" else ExportError):
+        with pytest.raises(ExportError):
             export(model, X, tmp_path / "m.onnx", exporter=exporter, dynamic={"x": {0: "N"}})
         assert list(tmp_path.iterdir()) == []
 
