@@ -305,9 +305,7 @@ def test_attribute_computed_from_the_input(spec, exporter, value, tmp_path):
 @each_exporter
 def test_attribute_of_a_static_shape_is_a_number(spec, exporter, tmp_path):
     for attribute in spec.attributes:
-        model = Call(
-            lambda x, name=attribute.name: call(spec, x, **{name: float(1.0 / x.shape[1])})
-        )
+        model = Call(lambda x, name=attribute.name: call(spec, x, **{name: 1.0 / x.shape[1]}))
         report = export(model, X, tmp_path / "m.onnx", exporter=exporter, dynamic={"x": {0: "N"}})
         (node,) = our_nodes(onnx.load(report.path))
         given = {a.name: a.f for a in node.attribute}
