@@ -7,10 +7,16 @@
 #include <c10/util/Exception.h>
 
 #include <optional>
+#include <string_view>
 
 #include "myops/kernels.hpp"
 
 namespace myops::torch_glue {
+
+/// The dtype as Python prints it, "int64".
+inline std::string_view dtype_text(const at::Tensor& tensor) {
+  return c10::getDtypeNames(tensor.scalar_type()).first;
+}
 
 /// The storage type, or nothing for a dtype the kernels do not have.
 inline std::optional<DType> dtype_of(const at::Tensor& tensor) {
@@ -30,12 +36,20 @@ inline void check_tensor(const OpInfo& op, const char* name, const at::Tensor& t
   TORCH_CHECK_TYPE(dtype_of(tensor).has_value(), "[", op.torch_name, "] ", name,
                    " should be a floating-point tensor (float32, float64, float16 or bfloat16). "
                    "Received ",
-                   c10::getDtypeNames(tensor.scalar_type()).first,
+                   dtype_text(tensor),
                    ". Convert it, for instance with .float().");
   TORCH_CHECK_TYPE(tensor.layout() == at::kStrided, "[", op.torch_name, "] ", name,
                    " should be a dense tensor. Received layout ", tensor.layout(),
                    ". Convert it with .to_dense().");
 }
+
+/// Whether `tensor` has the shape, dtype, layout and device of `reference`.
+inline bool matches(const at::Tensor& tensor, const at::Tensor& reference) {
+  return tensor.defined() && tensor.scalar_type() == reference.scalar_type() &&
+         tensor.device() == reference.device() && tensor.layout() == reference.layout() &&
+         tensor.sym_sizes() == reference.sym_sizes();
+}
+
 
 /// ValueError or TypeError unless `tensor` has the shape, dtype and device of `reference`.
 inline void check_matches(const OpInfo& op, const char* name, const at::Tensor& tensor,
@@ -43,8 +57,8 @@ inline void check_matches(const OpInfo& op, const char* name, const at::Tensor& 
   check_tensor(op, name, tensor);
   TORCH_CHECK_TYPE(tensor.scalar_type() == reference.scalar_type(), "[", op.torch_name, "] ", name,
                    " should have the dtype of ", reference_name, ", ",
-                   c10::getDtypeNames(reference.scalar_type()).first, ". Received ",
-                   c10::getDtypeNames(tensor.scalar_type()).first, ". Convert one of them.");
+                   dtype_text(reference), ". Received ",
+                   dtype_text(tensor), ". Convert one of them.");
   TORCH_CHECK_VALUE(tensor.sym_sizes() == reference.sym_sizes(), "[", op.torch_name, "] ", name,
                     " should have the shape of ", reference_name, ", ", reference.sym_sizes(),
                     ". Received ", tensor.sym_sizes(), ". Expand or reshape it first.");
