@@ -15,7 +15,7 @@ _PASSES = ("", "_backward", "_double_backward")
 
 def _batched(
     op: Any, info: Any, in_dims: tuple[int | None, ...], *args: Any
-) -> tuple[torch.Tensor, int]:
+) -> tuple[Any, Any]:
     """Elementwise operators run once over the whole batch, with it in front."""
     moved = []
     for argument, dim in zip(args, in_dims, strict=True):
@@ -25,7 +25,8 @@ def _batched(
             moved.append(argument.unsqueeze(0).expand(info.batch_size, *argument.shape))
         else:
             moved.append(argument.movedim(dim, 0))
-    return op(*moved), 0
+    result = op(*moved)
+    return (result, 0) if isinstance(result, torch.Tensor) else (result, (0,) * len(result))
 
 
 @functools.cache

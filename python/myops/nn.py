@@ -55,8 +55,16 @@ def _forward_one(self: Operator, x: torch.Tensor) -> torch.Tensor:
     return self.apply_operator(x)
 
 
+def _forward_gated(self: Operator, gate: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Applies the operator to ``gate`` and ``x``."""
+    return self.apply_operator(gate, x)
+
+
 # Exporters name the graph's inputs after forward's arguments, so they are spelt out.
-_FORWARD: dict[tuple[str, ...], Any] = {("x",): _forward_one}
+_FORWARD: dict[tuple[str, ...], Any] = {
+    ("x",): _forward_one,
+    ("gate", "x"): _forward_gated,
+}
 
 if TYPE_CHECKING:
 

@@ -42,8 +42,7 @@ class Tolerance:
 
     def __str__(self) -> str:
         if self.ulp:
-            extra = f" or {self.absolute:.0e}" if self.absolute else ""
-            return f"{self.ulp:g} ulp{extra}"
+            return f"{self.ulp:g} ulp"
         if not self.relative:
             return f"{self.absolute:.1e}"
         return f"{self.absolute:.0e} + {self.relative:.0e} |y|"
