@@ -16,9 +16,7 @@ int Format::width() const {
 
 std::uint64_t Format::sign_bit() const { return std::uint64_t(1) << (width() - 1); }
 
-std::uint64_t Format::infinity() const {
-  return sign_bit() - (std::uint64_t(1) << mantissa_bits);
-}
+std::uint64_t Format::infinity() const { return sign_bit() - (std::uint64_t(1) << mantissa_bits); }
 
 std::uint64_t Format::quiet_nan() const {
   return infinity() | std::uint64_t(1) << (mantissa_bits - 1);
@@ -51,8 +49,8 @@ long double decode(const Format& format, std::uint64_t bits) {
   } else if (magnitude == format.infinity()) {
     value = std::numeric_limits<long double>::infinity();
   } else if (field == 0) {
-    value = std::ldexp(static_cast<long double>(fraction),
-                       format.min_exponent - format.mantissa_bits);
+    value =
+        std::ldexp(static_cast<long double>(fraction), format.min_exponent - format.mantissa_bits);
   } else {
     value = std::ldexp(static_cast<long double>(fraction | implicit_one),
                        format.min_exponent + field - 1 - format.mantissa_bits);
@@ -96,7 +94,8 @@ double error_in_ulps(const Format& format, long double actual, long double expec
   if (actual == expected) return 0;
   if (std::isinf(expected)) return never;
   if (std::isinf(actual)) {
-    const long double out_of_range = std::copysign(std::ldexp(1.0L, format.max_exponent + 1), actual);
+    const long double out_of_range =
+        std::copysign(std::ldexp(1.0L, format.max_exponent + 1), actual);
     if (std::fabs(expected) >= std::fabs(out_of_range) && actual * expected > 0) return 0;
     actual = out_of_range;
   }

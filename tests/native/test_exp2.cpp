@@ -55,8 +55,8 @@ std::vector<T> spread(double low, double high, int count) {
 template <class T>
 long double residue(T x, T hi, T lo, long double n) {
   const long double product = static_cast<long double>(x) * hi;
-  const long double error = std::fma(static_cast<long double>(x), static_cast<long double>(hi),
-                                     -product);
+  const long double error =
+      std::fma(static_cast<long double>(x), static_cast<long double>(hi), -product);
   return (product - n) + error + static_cast<long double>(x) * lo;
 }
 
@@ -72,8 +72,8 @@ void check_split(const std::string& isa, const Exp2Probe<T>& probe, const std::v
     const T n = result.biased[i] - Stated<T>::round_and_bias;
     const long double f = residue(x[i], hi, lo, n);
     const long double expected = std::exp2(f);
-    worst = std::fmax(worst, static_cast<double>(
-                                 std::fabs(result.mantissa[i] - expected) / expected));
+    worst =
+        std::fmax(worst, static_cast<double>(std::fabs(result.mantissa[i] - expected) / expected));
     in_range = in_range && result.mantissa[i] >= T(0.70) && result.mantissa[i] <= T(1.42);
     // Rounding x * hi to T before the integer is found may move a tie by half an ulp of it.
     integer = integer && n == std::nearbyint(n) && std::fabs(f) <= 0.5L + std::fabs(n) * 1e-6L;
@@ -191,8 +191,7 @@ TEST_CASE("negative_log2_e_times has twice the precision of its type") {
       double low = 0;
       probe.f64.coefficient(scale, &high, &low);
       // As far as long double can tell.
-      CHECK(static_cast<double>(
-                std::fabs(static_cast<long double>(high) + low + log2_e * scale)) <=
+      CHECK(static_cast<double>(std::fabs(static_cast<long double>(high) + low + log2_e * scale)) <=
             static_cast<double>(log2_e) * scale * 0x1p-62);
     }
   });

@@ -79,8 +79,9 @@ std::vector<float> floats(DType dtype) {
   for (std::uint64_t half = 0; half < format.infinity(); ++half) {
     // The tie between two neighbours (at the top: with the first number out of range), and next to
     // it on either side.
-    const long double next = half + 1 < format.infinity() ? decode(format, half + 1)
-                                                          : std::ldexp(1.0L, format.max_exponent + 1);
+    const long double next = half + 1 < format.infinity()
+                                 ? decode(format, half + 1)
+                                 : std::ldexp(1.0L, format.max_exponent + 1);
     const std::uint32_t tie = bits_of(static_cast<float>((decode(format, half) + next) / 2));
     for (const std::uint32_t near : {tie - 1, tie, tie + 1}) {
       values.push_back(float_of(near));

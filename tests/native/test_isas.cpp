@@ -141,7 +141,8 @@ TEST_CASE("MYOPS_ISA is honoured or refused by name") {
   const char* wanted = std::getenv("MYOPS_ISA");
   const IsaList list = cpu_isas();
   bool known = wanted == nullptr || *wanted == '\0';
-  for (std::size_t i = 0; !known && i < list.count; ++i) known = list.name[i] == std::string(wanted);
+  for (std::size_t i = 0; !known && i < list.count; ++i)
+    known = list.name[i] == std::string(wanted);
   const std::string best = list.name[list.count - 1];
   const std::string message = isa_status().message();
   CHECK(isa_status().ok() == known);

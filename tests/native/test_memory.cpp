@@ -136,7 +136,8 @@ TEST_SUITE("kernel") {
         const Buffer x = spread_values(dtype, {bend.low * 0.7L, bend.high * 0.7L}, 256);
         const Buffer expected = run(kernel, pass_inputs(pass, x), attributes);
         const long double largest = format_of(dtype).largest();
-        for (const long double far : {bend.low, bend.high, -largest, largest, -infinity, infinity}) {
+        for (const long double far :
+             {bend.low, bend.high, -largest, largest, -infinity, infinity}) {
           for (const std::size_t position : {0, 100, 255}) {
             std::vector<Buffer> inputs = pass_inputs(pass, x);
             inputs.back().set_bits(position, round_to(format_of(dtype), far));

@@ -73,8 +73,8 @@ TEST_CASE("plan_launch covers every element once, with aligned vectors") {
     for (const std::int64_t size : {2, 4, 8}) {
       for (std::int64_t misalignment = 0; misalignment < 16; misalignment += size) {
         for (const bool vectorize : {true, false}) {
-          for (const std::int64_t most : {std::int64_t(1), std::int64_t(1056), std::int64_t(65535),
-                                          two_to_31 - 1}) {
+          for (const std::int64_t most :
+               {std::int64_t(1), std::int64_t(1056), std::int64_t(65535), two_to_31 - 1}) {
             CAPTURE(count);
             CAPTURE(size);
             CAPTURE(misalignment);

@@ -70,16 +70,16 @@ TEST_SUITE("kernel") {
       double beta;
       double value;
     };
-    for (const Case& c : {Case{1, 1, 0.7310585786}, Case{1, 2, 0.8807970780},
-                          Case{1, 1.702, 0.8457957659}, Case{-2, 1.702, -0.0643413769},
-                          Case{1, 0, 0.5}}) {
+    for (const Case& c :
+         {Case{1, 1, 0.7310585786}, Case{1, 2, 0.8807970780}, Case{1, 1.702, 0.8457957659},
+          Case{-2, 1.702, -0.0643413769}, Case{1, 0, 0.5}}) {
       CAPTURE(c.x);
       CAPTURE(c.beta);
       CHECK(static_cast<double>(forward(DType::f64, c.x, c.beta)) == near(c.value, 1e-9));
       CHECK(static_cast<double>(forward(DType::f32, c.x, c.beta)) == near(c.value, 3e-7));
     }
-    for (const Case& c : {Case{1, 1, 0.9276705119}, Case{2, 1.702, 1.0738153543},
-                          Case{1, 0, 0.5}}) {
+    for (const Case& c :
+         {Case{1, 1, 0.9276705119}, Case{2, 1.702, 1.0738153543}, Case{1, 0, 0.5}}) {
       CAPTURE(c.x);
       CAPTURE(c.beta);
       CHECK(static_cast<double>(backward(DType::f64, c.x, c.beta)) == near(c.value, 1e-9));
