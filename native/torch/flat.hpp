@@ -25,6 +25,7 @@ struct Kernel {
   KernelFn function;
   const double* attributes;
   std::int64_t element_bytes;
+  Placement placement;
 };
 
 /// Whether flat memory of `tensor` runs in the order of `like`'s flat memory, which is dense.
@@ -40,7 +41,7 @@ void run_flat(const Kernel& kernel, const std::array<const char*, n>& inputs,
     void* to[m];
     for (std::size_t i = 0; i < n; ++i) from[i] = inputs[i] + begin * kernel.element_bytes;
     for (std::size_t i = 0; i < m; ++i) to[i] = outputs[i] + begin * kernel.element_bytes;
-    kernel.function(from, to, end - begin, kernel.attributes);
+    kernel.function(from, to, end - begin, kernel.attributes, kernel.placement);
   };
   const TaskPlan plan = plan_tasks(count, at::get_num_threads());
   if (plan.tasks == 1) {
@@ -94,7 +95,7 @@ void run_row(const Kernel& kernel, char** data, const std::int64_t* strides, std
         to[i] = here;
       }
     }
-    kernel.function(from, to, length, kernel.attributes);
+    kernel.function(from, to, length, kernel.attributes, Placement::cache);
     for (std::size_t i = 0; i < m; ++i) {
       if (strides[i] == size) continue;
       copy_strided(buffers[i], size, data[i] + start * strides[i], strides[i], length, size);
@@ -107,8 +108,13 @@ template <std::size_t n, std::size_t m>
 void run(KernelFn function, const TensorRefs<n>& inputs, const std::array<at::Tensor, m>& outputs,
          const double* attributes) {
   const at::Tensor& first = outputs[0];
-  const Kernel kernel{function, attributes,
-                      static_cast<std::int64_t>(element_size(*dtype_of(first)))};
+  const auto element_bytes = static_cast<std::int64_t>(element_size(*dtype_of(first)));
+  bool aliases = false;
+  for (const at::Tensor& output : outputs) {
+    for (const at::Tensor* input : inputs) aliases = aliases || input->is_alias_of(output);
+  }
+  const std::int64_t output_bytes = static_cast<std::int64_t>(m) * first.numel() * element_bytes;
+  const Kernel kernel{function, attributes, element_bytes, placement_for(output_bytes, aliases)};
   bool flat = first.is_non_overlapping_and_dense();
   for (std::size_t i = 0; i < n; ++i) flat = flat && same_order(*inputs[i], first);
   for (std::size_t i = 1; i < m; ++i) flat = flat && same_order(outputs[i], first);

@@ -6,6 +6,7 @@
 
 #include "cpu/kernel_table.hpp"
 #include "cpu/storage.hpp"
+#include "cpu/streaming.hpp"
 #include "ops/op_table.hpp"
 
 // Everything but the table's accessor has internal linkage.
@@ -85,35 +86,98 @@ MYOPS_FN void compute_block(const Op& op, const T* const (&in)[n], T* const (&ou
   loop<pass, Range::common>(op, in, out, count, all);
 }
 
+/// `size` elements, at most block_size of them, between storage pointers. Not inlined: the loops
+/// are the bulk of the library and need to be there once.
+template <Pass pass, class Op, class Storage, int n, int m>
+__attribute__((noinline)) void storage_block(const Op& op, const Storage* const (&inputs)[n],
+                            Storage* const (&outputs)[m], int size) {
+  using T = typename ComputeType<Storage>::type;
+  if constexpr (sizeof(Storage) == sizeof(T)) {
+    compute_block<pass>(op, inputs, outputs, size);
+  } else {
+    alignas(64) T buffer[n][block_size];
+    const T* in[n];
+    T* out[m];
+    for (int k = 0; k < n; ++k) {
+      load_block(inputs[k], buffer[k], size);
+      in[k] = buffer[k];
+    }
+    for (int k = 0; k < m; ++k) out[k] = buffer[k];
+    compute_block<pass>(op, in, out, size);
+    for (int k = 0; k < m; ++k) store_block(out[k], outputs[k], size);
+  }
+}
+
+/// Elements `start` to `end` through the caches.
+template <Pass pass, class Op, class Storage, int n, int m>
+MYOPS_FN void cached_range(const Op& op, const Storage* const (&inputs)[n],
+                           Storage* const (&outputs)[m], std::int64_t start, std::int64_t end) {
+  for (; start < end; start += block_size) {
+    const std::int64_t left = end - start;
+    const Storage* in[n];
+    Storage* out[m];
+    for (int k = 0; k < n; ++k) in[k] = inputs[k] + start;
+    for (int k = 0; k < m; ++k) out[k] = outputs[k] + start;
+    storage_block<pass>(op, in, out, left < block_size ? static_cast<int>(left) : block_size);
+  }
+}
+
+/// Elements `start` to `end` past the caches, as far as whole groups of pages go; returns where it
+/// stopped. Outputs at `start` must lie on a cache line.
+///
+/// Four pages are walked side by side in tiles of four lines: the hardware prefetcher follows one
+/// stream per page and stops at its end, so four streams and an explicit prefetch of the next group
+/// keep memory busy across page boundaries.
+template <Pass pass, class Op, class Storage, int n, int m>
+MYOPS_FN std::int64_t streamed_range(const Op& op, const Storage* const (&inputs)[n],
+                                     Storage* const (&outputs)[m], std::int64_t start,
+                                     std::int64_t end) {
+  constexpr std::int64_t page = 4096 / sizeof(Storage);
+  constexpr std::int64_t tile = 256 / sizeof(Storage);
+  constexpr int pages = 4;
+  for (; start + pages * page <= end; start += pages * page) {
+    for (std::int64_t offset = 0; offset < page; offset += tile) {
+      for (int p = 0; p < pages; ++p) {
+        const std::int64_t here = start + p * page + offset;
+        alignas(64) Storage buffer[m][tile];
+        const Storage* in[n];
+        Storage* out[m];
+        for (int k = 0; k < n; ++k) {
+          in[k] = inputs[k] + here;
+          prefetch_tile(in[k] + pages * page);
+        }
+        for (int k = 0; k < m; ++k) out[k] = buffer[k];
+        storage_block<pass>(op, in, out, static_cast<int>(tile));
+        for (int k = 0; k < m; ++k) stream_tile(buffer[k], outputs[k] + here);
+      }
+    }
+  }
+  stream_fence();
+  return start;
+}
+
 template <template <class> class Op, Pass pass, class Storage>
 void run(const void* const* inputs, void* const* outputs, std::int64_t count,
-         const double* attributes) {
+         const double* attributes, Placement placement) {
   using T = typename ComputeType<Storage>::type;
   constexpr int n = pass_inputs<Op<T>, pass>;
   constexpr int m = pass_outputs<Op<T>, pass>;
   const Op<T> op(attributes);
-  for (std::int64_t start = 0; start < count; start += block_size) {
-    const std::int64_t left = count - start;
-    const int size = left < block_size ? static_cast<int>(left) : block_size;
-    const T* in[n];
-    T* out[m];
-    if constexpr (sizeof(Storage) == sizeof(T)) {
-      for (int k = 0; k < n; ++k) in[k] = static_cast<const T*>(inputs[k]) + start;
-      for (int k = 0; k < m; ++k) out[k] = static_cast<T*>(outputs[k]) + start;
-      compute_block<pass>(op, in, out, size);
-    } else {
-      alignas(64) T buffer[n][block_size];
-      for (int k = 0; k < n; ++k) {
-        load_block(static_cast<const Storage*>(inputs[k]) + start, buffer[k], size);
-        in[k] = buffer[k];
-      }
-      for (int k = 0; k < m; ++k) out[k] = buffer[k];
-      compute_block<pass>(op, in, out, size);
-      for (int k = 0; k < m; ++k) {
-        store_block(out[k], static_cast<Storage*>(outputs[k]) + start, size);
-      }
+  const Storage* in[n];
+  Storage* out[m];
+  for (int k = 0; k < n; ++k) in[k] = static_cast<const Storage*>(inputs[k]);
+  for (int k = 0; k < m; ++k) out[k] = static_cast<Storage*>(outputs[k]);
+  std::int64_t start = 0;
+  if (placement == Placement::memory) {
+    const std::int64_t head = elements_to_line(out[0]);
+    bool aligned = head <= count;
+    for (int k = 1; k < m; ++k) aligned = aligned && elements_to_line(out[k]) == head;
+    if (aligned) {
+      cached_range<pass>(op, in, out, 0, head);
+      start = streamed_range<pass>(op, in, out, head, count);
     }
   }
+  cached_range<pass>(op, in, out, start, count);
 }
 
 #define MYOPS_PASS(Name, pass)                                             \
