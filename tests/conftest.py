@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -93,30 +94,41 @@ def check_message() -> Callable[[BaseException | str], str]:
     def check(error: BaseException | str) -> str:
         text = str(error)
         assert form.match(text), text
-        assert not text.endswith(".."), text
+        assert ".." not in text.replace("...", ""), text
         return text
 
     return check
 
 
+def _run_python(
+    folder: Path,
+    code: str,
+    *arguments: object,
+    env: dict[str, str] | None = None,
+    status: int | None = 0,
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        cwd=folder,
+        env={**os.environ, **(env or {})},
+        check=False,
+    )
+    if status is not None:
+        assert done.returncode == status, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="session")
+def run_python_in() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """``run_python_in(folder, code, *arguments, env=None, status=0)`` in a fresh interpreter;
+    ``status=None`` accepts any exit code."""
+    return _run_python
+
+
 @pytest.fixture
 def run_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """``run_python(code, *arguments, env={}, code_expected=0)`` in a fresh interpreter."""
-
-    def run(
-        code: str, *arguments: object, env: dict[str, str] | None = None, status: int | None = 0
-    ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=180,
-            cwd=tmp_path,
-            env={**os.environ, **(env or {})},
-            check=False,
-        )
-        if status is not None:
-            assert done.returncode == status, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done
-
-    return run
+    """``run_python_in`` with the test's own folder."""
+    return functools.partial(_run_python, tmp_path)

@@ -43,6 +43,20 @@ OrtStatus* fail(const OrtApi* api, const Status& status) {
   return api->CreateStatus(ORT_INVALID_ARGUMENT, status.message());
 }
 
+/// The node's name for messages; empty where the name is too long for the buffer.
+struct NodeName {
+  char text[128] = "";
+
+  NodeName(const CustomOp& op, const OrtKernelInfo* node) {
+    std::size_t size = sizeof text;
+    OrtStatus* status = op.api->KernelInfo_GetNodeName(node, text, &size);
+    if (status != nullptr) {
+      op.api->ReleaseStatus(status);
+      text[0] = '\0';
+    }
+  }
+};
+
 /// The attribute's value; its default where the node does not have it. Any other failure, such as
 /// a string where a number should be, is the model's error and must not become the default.
 OrtStatus* read_attribute(const CustomOp& op, const OrtKernelInfo* node, std::size_t index,
@@ -60,15 +74,9 @@ OrtStatus* read_attribute(const CustomOp& op, const OrtKernelInfo* node, std::si
     *value = attribute.default_value;
     return nullptr;
   }
-  char node_name[128] = "";
-  if (op.api_version >= 15) {
-    std::size_t size = sizeof node_name;
-    OrtStatus* name_status = op.api->KernelInfo_GetNodeName(node, node_name, &size);
-    if (name_status != nullptr) op.api->ReleaseStatus(name_status);
-  }
   return fail(op.api, Status::error("[%s] attribute %s of node \"%s\" should be a float. Received "
                                     "another type. Write it as a float attribute.",
-                                    op.info->name, attribute.name, node_name));
+                                    op.info->name, attribute.name, NodeName(op, node).text));
 }
 
 OrtStatus* create_kernel(const OrtCustomOp* base, const OrtApi*, const OrtKernelInfo* node,
@@ -86,7 +94,10 @@ OrtStatus* create_kernel(const OrtCustomOp* base, const OrtApi*, const OrtKernel
     if (status != nullptr) return status;
   }
   const Status valid = check_attributes(*op.info, kernel->attributes);
-  if (!valid.ok()) return fail(op.api, valid);
+  if (!valid.ok()) {
+    return fail(op.api,
+                Status::error("%s (Node \"%s\".)", valid.message(), NodeName(op, node).text));
+  }
   *result = kernel.release();
   return nullptr;
 }

@@ -8,7 +8,9 @@ class MyopsError(Exception):
     """``[where] what should hold. Received what was found. Do this.``"""
 
     def __init__(self, where: str, rule: str, received: str, remedy: str) -> None:
-        super().__init__(f"[{where}] {rule}. Received {received}. {remedy}.")
+        # Texts of others that come in as `received` may end in a full stop of their own.
+        parts = (part.rstrip(". ") for part in (rule, received, remedy))
+        super().__init__("[{}] {}. Received {}. {}.".format(where, *parts))
 
 
 class LibraryError(MyopsError, RuntimeError):

@@ -5,9 +5,12 @@
 #include "references.hpp"
 
 #include <cmath>
+#include <cstring>
 #include <string>
 
 #include <doctest/doctest.h>
+
+#include "myops/kernels.hpp"
 
 namespace myops::tests {
 namespace {
@@ -92,7 +95,7 @@ const OpReference references[] = {
       {{0.51, 0}, {0.51, 1.2e-7}, {0.51, 1.2e-7}},
       {{0.51, 0}, {0.51, 1.2e-7}, {0.51, 1.2e-7}}},
      {{2.5, 0}, {4, 6e-8}, {}},
-     {{1.0}, {1.702}, {-1.0}, {0.0}, {0.5}, {-3.0}, {1e-30}, {37.0}},
+     {{1.0}, {1.702}, {-1.0}, {0.0}, {0.5}, {-3.0}, {1e-30}, {1e-36}, {37.0}},
      swish_bend},
 };
 
@@ -112,6 +115,20 @@ const OpReference& reference_of(const OpInfo& op) {
       ". Add its formulas and bounds to tests/native/references.cpp.";
   REQUIRE_MESSAGE(reference != nullptr, message);
   return *reference;
+}
+
+bool kernels_have_fma() {
+#if defined(__x86_64__)
+  return std::strcmp(cpu_isa(), "baseline") != 0;
+#else
+  return true;
+#endif
+}
+
+Bound bound_of(const OpReference& reference, DType dtype, Pass pass) {
+  Bound bound = reference.bound[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(pass)];
+  if (!kernels_have_fma() && element_size(dtype) > 2) bound.ulps += ulps_without_fma;
+  return bound;
 }
 
 std::vector<long double> rounded_attributes(DType dtype, const std::vector<double>& values) {

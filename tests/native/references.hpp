@@ -29,6 +29,9 @@ struct Bound {
   double slack;
 };
 
+/// Kernels without fused multiply-add round more often and may be off by this much more.
+inline constexpr double ulps_without_fma = 0.3;
+
 struct Interval {
   long double low;
   long double high;
@@ -38,8 +41,8 @@ struct OpReference {
   std::string_view op;
   Formula formula[pass_count];
   Bound bound[dtype_count][pass_count];
-  /// What the functor's comment promises for f32: ulps, and slack times the product of the
-  /// gradients. No ulps: no promise.
+  /// What the functor's comment promises for f32 with FMA: ulps, and slack times the product of
+  /// the gradients. No ulps: no promise.
   Bound stated[pass_count];
   std::vector<std::vector<double>> attribute_sets;
   /// Where the function is neither zero nor a straight line; sampled more densely.
@@ -51,6 +54,12 @@ const OpReference* find_reference(std::string_view op);
 
 /// The entry, or a failed REQUIRE that says what to add.
 const OpReference& reference_of(const OpInfo& op);
+
+/// Whether the kernels in use fuse multiply and add.
+bool kernels_have_fma();
+
+/// The bound of the kernel in use.
+Bound bound_of(const OpReference& reference, DType dtype, Pass pass);
 
 /// Attribute values rounded to the type the kernel computes in.
 std::vector<long double> rounded_attributes(DType dtype, const std::vector<double>& values);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only Swish promises. The values are worked out by hand or with other software, so that they
-// also guard the reference.
+// What only Swish promises. The values were computed in float64 elsewhere: they guard the reference,
+// too.
 #include <cmath>
 #include <limits>
 
@@ -96,7 +96,7 @@ TEST_SUITE("kernel") {
     CHECK(static_cast<double>(backward(DType::f32, 17, 1)) == near(1.00000066, 6e-8));
     CHECK(backward(DType::f32, 0, 1) == 0.5L);
     CHECK(backward(DType::f32, 200, 1) == 1);
-    // 1 - 100 e^-100 / ... is far below the f32 range of 1 - s, but not of y' itself.
+    // A denormal: e^-100 (1 - 100).
     CHECK(static_cast<double>(backward(DType::f32, -100, 1)) == near(-3.683e-42, 1e-3));
   }
 
@@ -148,7 +148,7 @@ TEST_SUITE("kernel") {
           const Buffer x = sweep(dtype);
           const Buffer positive = run(kernel, pass_inputs(pass, x, 1), {beta});
           const Buffer negative = run(kernel, pass_inputs(pass, negated(x), 1), {-beta});
-          // y(x; b) = -y(-x; -b), so y' is even and y'' odd in (x, b).
+          // y(x; b) = -y(-x; -b), so y' keeps its sign and y'' changes it.
           CHECK(same(positive, pass == Pass::backward ? negative : negated(negative)));
         }
       }

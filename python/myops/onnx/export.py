@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import logging
 import os
+import re
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +19,8 @@ from onnx import ModelProto, helper
 from myops._errors import ExportError, UsageError
 from myops.onnx import check, functions
 from myops.onnx import model as onnx_model
-from myops.spec import DOMAIN, SPECS
+from myops.onnx.calls import Calls, attribute_from_data, record_calls
+from myops.onnx.exporters import Dynamic, our_error, run_dynamo, run_torchscript
 
 if TYPE_CHECKING:
     import torch
@@ -31,8 +31,6 @@ EXPORTERS = ("auto", "dynamo", "torchscript")
 DEFAULT_OPSET = 18
 DYNAMO_OPSETS = range(18, 26)
 TORCHSCRIPT_OPSETS = range(9, 24)
-
-Dynamic = Mapping[str, Mapping[int, str]]
 
 
 @dataclass(frozen=True)
@@ -136,139 +134,25 @@ def _evaluating(model: torch.nn.Module) -> Iterator[None]:
             module.training = training
 
 
-@dataclass
-class Calls:
-    """The calls of our operators in one run of a model.
-
-    Attributes:
-        counts: calls by ONNX name.
-        rounded: attribute values of float64 calls that float32, ONNX's type, cannot hold.
-    """
-
-    counts: Counter[str]
-    rounded: set[tuple[str, str, float]]
-
-
-def record_calls(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Calls:
-    """Runs the model once, without gradients, and records the calls of our operators."""
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    specs = {f"{DOMAIN}::{spec.torch_name}": spec for spec in SPECS}
-    calls = Calls(Counter(), set())
-
-    class Recording(TorchDispatchMode):
-        supports_higher_order_operators = True  # else torch.cond and its kin raise
-
-        def __torch_dispatch__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            spec = specs.get(function.name())
-            if spec is not None:
-                calls.counts[spec.name] += 1
-                names = [a.name for a in spec.attributes]
-                given = dict(zip(names, args[len(spec.inputs) :], strict=False))
-                if args[0].dtype == torch.float64:
-                    calls.rounded.update(
-                        (spec.name, name, float(value))
-                        for name, value in (given | (kwargs or {})).items()
-                        if float(np.float32(value)) != value
-                    )
-            return function(*args, **(kwargs or {}))
-
-    with torch.no_grad(), Recording():
-        model(*args, **kwargs)
-    return calls
-
-
-def _graph_calls(program: Any) -> Counter[str]:
-    """Distinct live calls in an exported program. The exporter merges equal calls and drops dead
-    ones, and both branches of a condition are in the graph though one runs."""
-    names = {f"{DOMAIN}::{spec.torch_name}": spec.name for spec in SPECS}
-    counts: Counter[str] = Counter()
-    for module in program.graph_module.modules():
-        seen = set()
-        for node in getattr(module, "graph", program.graph_module.graph).nodes:
-            target = node.target
-            name = names.get(target.name()) if hasattr(target, "name") else None
-            key = (target, str(node.args), str(node.kwargs))
-            if name is not None and node.users and key not in seen:
-                seen.add(key)
-                counts[name] += 1
-    return counts
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the exporter's notes on packages that are not installed and on its own internals."""
-    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=DeprecationWarning)
-            warnings.filterwarnings("ignore", category=FutureWarning)
-            yield
-    finally:
-        logger.setLevel(level)
-
-
-def _run_dynamo(
+def _check_attributes(
+    calls: Calls,
     model: torch.nn.Module,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    opset: int,
     dynamic: Dynamic,
     bound: Mapping[str, Any],
-) -> tuple[ModelProto, Counter[str]]:
-    import torch
-
-    from myops.onnx.translate import translation_table
-
-    shapes = {name: dict(dynamic[name]) if name in dynamic else None for name in bound}
-    with _quiet():
-        program = torch.onnx.export(
-            model,
-            args,
-            kwargs=dict(kwargs),
-            dynamo=True,
-            opset_version=opset,
-            dynamic_shapes=shapes if dynamic else None,
-            custom_translation_table=translation_table(),
-            verbose=False,
+) -> None:
+    if not any(values for _, values in calls.attributes):
+        return
+    found = attribute_from_data(model, args, kwargs, dynamic, list(bound), calls)
+    if found is not None:
+        operator, name, value, other = found
+        raise ExportError(
+            check.WHERE,
+            f"{name} of {operator} should be the same number for all inputs",
+            f"{value:g} for the example and {other:g} for another input",
+            f"Compute {name} before the export, or compose the function from torch operators",
         )
-    assert program is not None
-    proto: ModelProto = program.model_proto
-    return proto, _graph_calls(program.exported_program)
-
-
-def _run_torchscript(
-    model: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    opset: int,
-    dynamic: Dynamic,
-    bound: Mapping[str, Any],
-    folder: Path,
-) -> ModelProto:
-    import torch
-
-    target = folder / "torchscript.onnx"
-    with _quiet():
-        torch.onnx.export(
-            model,
-            args,
-            str(target),
-            kwargs=dict(kwargs),
-            dynamo=False,
-            opset_version=opset,
-            input_names=[name for name, value in bound.items() if hasattr(value, "shape")],
-            dynamic_axes={name: dict(axes) for name, axes in dynamic.items()} or None,
-        )
-    proto = onnx_model.load(target)
-    for file in folder.iterdir():
-        file.unlink()
-    return proto
 
 
 def _warn_about_rounding(calls: Calls) -> None:
@@ -351,19 +235,20 @@ def export(
 
     with _evaluating(model), onnx_model.staged(path) as folder:
         calls = record_calls(model, arguments, keywords)
+        _check_attributes(calls, model, arguments, keywords, axes, bound)
+        most = calls.total
         try:
             if chosen == "dynamo":
-                proto, expected = _run_dynamo(model, arguments, keywords, opset, axes, bound)
+                proto, in_graph = run_dynamo(model, arguments, keywords, opset, axes, bound)
+                most = calls.total | in_graph
             else:
-                proto = _run_torchscript(model, arguments, keywords, opset, axes, bound, folder)
-                expected = calls.counts
+                proto = run_torchscript(model, arguments, keywords, opset, axes, bound, folder)
         except ExportError:
             raise
         except Exception as error:  # the exporters raise anything
-            cause = _our_error(error)
-            if cause is not None:
+            if (cause := our_error(error)) is not None:
                 raise cause from error
-            message = " ".join(str(error).split())
+            message = " ".join(re.sub(r"\x1b\[\d*m", "", str(error)).split())  # no colours
             raise ExportError(
                 check.WHERE,
                 f"torch's {chosen} exporter should be able to export the model",
@@ -373,7 +258,7 @@ def export(
         _finish(proto, mode)
         _warn_about_rounding(calls)
         written = onnx_model.write(proto, folder, path.name)
-        checked = check.check_file(written, mode, opset, expected, axes)
+        checked = check.check_file(written, mode, opset, (calls.distinct, most), axes)
         size = written.stat().st_size
     return ExportReport(
         path=path,
@@ -385,15 +270,6 @@ def export(
             for node in checked.graph.node
         ],
         operators=dict(check.node_counts(checked)),
-        calls=dict(calls.counts),
+        calls=dict(calls.total),
         size=size,
     )
-
-
-def _our_error(error: BaseException | None) -> ExportError | None:
-    """The error one of our translations raised, below what the exporter wrapped around it."""
-    while error is not None:
-        if isinstance(error, ExportError):
-            return error
-        error = error.__cause__ or error.__context__
-    return None

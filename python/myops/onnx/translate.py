@@ -22,8 +22,8 @@ from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS, OpSpec
 
 _REGISTRY_MODULE = "onnxscript.function_libs.torch_lib.registration"
 
-# The TorchScript exporter uses a symbolic registered at an opset for that opset and all later.
-_OLDEST_OPSET = 7
+# The TorchScript exporter uses a symbolic registered at 9 for all later opsets, and for 7 and 8.
+_OLDEST_OPSET = 9
 
 
 def _constant(spec: OpSpec, name: str, value: Any) -> float:

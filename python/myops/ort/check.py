@@ -53,8 +53,9 @@ def _check_import(model: ModelProto, node: NodeProto) -> None:
 def _check_node(node: NodeProto, types: dict[str, int]) -> None:
     offered = _OFFERED.get(node.op_type)
     if offered is None:
-        close = difflib.get_close_matches(node.op_type, _OFFERED, n=1)
-        hint = f"Did you mean {close[0]}? Correct the name" if close else "Correct the name"
+        lower = {name.lower(): name for name in _OFFERED}
+        close = difflib.get_close_matches(node.op_type.lower(), lower, n=1)
+        hint = f"Did you mean {lower[close[0]]}? Correct the name" if close else "Correct the name"
         raise ModelError(WHERE, f"the plugin offers {', '.join(_OFFERED)}", _label(node), hint)
     if len(node.input) != len(offered["inputs"]):
         raise ModelError(

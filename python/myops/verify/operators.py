@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,7 @@ def attribute_sets(spec: OpSpec) -> Iterator[dict[str, float]]:
             yield {a.name: value for a in spec.attributes}
 
 
-def one_node_model(spec: OpSpec, dtype: str, attributes: dict[str, float]) -> ModelProto:
+def one_node_model(spec: OpSpec, dtype: str, attributes: Mapping[str, Any]) -> ModelProto:
     """A portable model with one node. bfloat16 comes and goes as float32, since numpy has no such
     type; the casts are exact."""
     element_type = _ELEMENT_TYPES[dtype]

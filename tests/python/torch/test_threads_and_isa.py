@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import threading
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -49,27 +51,37 @@ print(json.dumps({"isa": _build_info.isa(), "digests": digests}))
 """
 
 
-def _digests(run_python, isa: str, folder) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
-    if isa not in _build_info.isas():
-        pytest.skip(f"this machine or build lacks ISA {isa}; it has {_build_info.isas()}")
-    file = folder / f"{isa}.pt"
-    done = run_python(DIGESTS, file, env={"MYOPS_ISA": isa})
-    answer = json.loads(done.stdout)
-    assert answer["isa"] == isa
-    return answer["digests"], torch.load(file)
+Answer = tuple[dict[str, str], dict[str, torch.Tensor]]
 
 
-def test_v3_and_v4_give_the_same_bits(run_python, tmp_path):
-    v3, _ = _digests(run_python, "v3", tmp_path)
-    v4, _ = _digests(run_python, "v4", tmp_path)
+@pytest.fixture(scope="module")
+def under_isa(run_python_in, tmp_path_factory) -> Callable[[str], Answer]:
+    """Digests and values of the kernels of one ISA, computed once."""
+    folder = tmp_path_factory.mktemp("isa")
+
+    @functools.cache
+    def run(isa: str) -> Answer:
+        if isa not in _build_info.isas():
+            pytest.skip(f"this machine or build lacks ISA {isa}; it has {_build_info.isas()}")
+        file = folder / f"{isa}.pt"
+        answer = json.loads(run_python_in(folder, DIGESTS, file, env={"MYOPS_ISA": isa}).stdout)
+        assert answer["isa"] == isa
+        return answer["digests"], torch.load(file)
+
+    return run
+
+
+def test_v3_and_v4_give_the_same_bits(under_isa):
+    v3, _ = under_isa("v3")
+    v4, _ = under_isa("v4")
     assert len(v3) == len(SPECS) * 3 * 4 * 3
     assert v3 == v4
 
 
-def test_baseline_is_close(run_python, tmp_path):
+def test_baseline_is_close(under_isa):
     """Without fused multiply-add the bits may differ, by a few units in the last place."""
-    _, baseline = _digests(run_python, "baseline", tmp_path)
-    _, best = _digests(run_python, _build_info.isas()[-1], tmp_path)
+    _, baseline = under_isa("baseline")
+    _, best = under_isa(_build_info.isas()[-1])
     for key, expected in best.items():
         actual, tolerance = baseline[key], 8 * torch.finfo(expected.dtype).eps
         torch.testing.assert_close(
@@ -82,7 +94,7 @@ def test_baseline_is_close(run_python, tmp_path):
         )
 
 
-@pytest.mark.parametrize("value", ["nonsense", "V4", "avx2", "v9"])
+@pytest.mark.parametrize("value", ["nonsense", "V4"])
 def test_unknown_isa_is_named(run_python, value, check_message):
     code = """
         import torch, myops.functional as F

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The body of each operator: as a model-local function and expanded in place."""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes
+import myops.ort
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from myops._errors import ModelError
+from myops.onnx import add_functions, expand, function_proto
+from myops.onnx import model as onnx_model
+from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS
+from onnx import TensorProto, helper, inliner
+from onnx.reference import ReferenceEvaluator
+
+from .support import ONNX_TYPES, attributes, each_dtype, each_spec, plain_session
+
+NUMPY = {
+    "float32": np.dtype(np.float32),
+    "float64": np.dtype(np.float64),
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+}
+
+SETS = [s for n in (1, 2, 3, 4) for s in itertools.combinations(NUMPY, n)]
+each_set = pytest.mark.parametrize("dtypes", SETS, ids="-".join)
+
+# bfloat16 exists since 13, CastLike, which serves several types, since 15.
+OPSETS = (9, 11, 12, 13, 14, 15, 18, 21, 23)
+
+
+def _usable(dtypes: tuple[str, ...], opset: int) -> bool:
+    return (len(dtypes) == 1 or opset >= 15) and ("bfloat16" not in dtypes or opset >= 13)
+
+
+def _info(name: str, dtype: str, shape: tuple = ("N",)) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, ONNX_TYPES[dtype], shape)
+
+
+def _node(spec, source: str, target: str, **values: float) -> onnx.NodeProto:
+    return helper.make_node(
+        spec.name, [source] * len(spec.inputs), [target], f"{target}_node", domain=DOMAIN, **values
+    )
+
+
+def _model(nodes, inputs, outputs, opset: int = 18, initializers=()) -> onnx.ModelProto:
+    graph = helper.make_graph(nodes, "g", inputs, outputs, list(initializers))
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
+    model = helper.make_model(graph, opset_imports=imports)
+    model.ir_version = helper.find_min_ir_version_for([imports[0]])
+    return model
+
+
+def _typed_model(spec, dtypes: tuple[str, ...], opset: int) -> onnx.ModelProto:
+    return _model(
+        [_node(spec, f"x_{d}", f"y_{d}", **attributes(spec)) for d in dtypes],
+        [_info(f"x_{d}", d) for d in dtypes],
+        [_info(f"y_{d}", d) for d in dtypes],
+        opset,
+    )
+
+
+def _inputs(spec, dtypes: tuple[str, ...]) -> dict[str, np.ndarray]:
+    x = np.linspace(*spec.domain, 257)
+    return {f"x_{d}": x.astype(NUMPY[d]) for d in dtypes}
+
+
+def _check(actual: np.ndarray, x: np.ndarray, spec, dtype: str) -> None:
+    assert actual.dtype == NUMPY[dtype]
+    exact = spec.reference(*[x.astype(np.float64)] * len(spec.inputs), **attributes(spec))
+    tolerance = {"float32": 2e-6, "float64": 1e-14, "float16": 1e-3, "bfloat16": 8e-3}[dtype]
+    np.testing.assert_allclose(
+        actual.astype(np.float64), exact, rtol=tolerance, atol=tolerance * 1e-2
+    )
+
+
+@each_spec
+@pytest.mark.parametrize(
+    ("dtypes", "opset"),
+    [pytest.param(s, o, id=f"{'-'.join(s)}-{o}") for o in OPSETS for s in SETS if _usable(s, o)],
+)
+def test_function_under_the_reference_evaluator(spec, dtypes, opset):
+    """Needs nothing but the onnx package: no exporter, no runtime."""
+    model = _typed_model(spec, dtypes, opset)
+    model.functions.append(function_proto(spec, [ONNX_TYPES[d] for d in dtypes], opset))
+    model.ir_version = max(model.ir_version, 8)
+    onnx.checker.check_model(model, full_check=True)
+    if opset < 12:
+        # The evaluator does not hand a function's attributes to LeakyRelu; inlined they are there.
+        model = inliner.inline_local_functions(model)
+    feeds = _inputs(spec, dtypes)
+    for dtype, y in zip(dtypes, ReferenceEvaluator(model).run(None, feeds), strict=True):
+        _check(y, feeds[f"x_{dtype}"], spec, dtype)
+
+
+@each_spec
+@each_set
+@pytest.mark.parametrize("opset", [o for o in OPSETS if o >= 13])
+def test_expanded_under_the_reference_evaluator(spec, dtypes, opset):
+    model = _typed_model(spec, dtypes, opset)
+    expand(model)
+    assert onnx_model.our_nodes(model) == []
+    assert onnx_model.opset(model, DOMAIN) is None
+    onnx.checker.check_model(model, full_check=True)
+    feeds = _inputs(spec, dtypes)
+    for dtype, y in zip(dtypes, ReferenceEvaluator(model).run(None, feeds), strict=True):
+        _check(y, feeds[f"x_{dtype}"], spec, dtype)
+
+
+@each_spec
+@each_set
+@pytest.mark.parametrize("way", [add_functions, expand])
+def test_in_onnx_runtime_without_the_plugin(spec, dtypes, way, tmp_path):
+    """All types of one name in one file. bfloat16 arrays are cast in the graph: the Python API
+    has none."""
+    kept = [d for d in dtypes if d != "bfloat16"]
+    model = _typed_model(spec, dtypes, 18)
+    if "bfloat16" in dtypes:
+        graph = model.graph
+        graph.input.remove(next(i for i in graph.input if i.name == "x_bfloat16"))
+        graph.output.remove(next(o for o in graph.output if o.name == "y_bfloat16"))
+        graph.input.append(_info("x", "float32"))
+        graph.output.append(_info("y", "float32"))
+        to = TensorProto.BFLOAT16
+        graph.node.insert(0, helper.make_node("Cast", ["x"], ["x_bfloat16"], "in", to=to))
+        graph.node.append(helper.make_node("Cast", ["y_bfloat16"], ["y"], "out", to=1))
+    way(model)
+    onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, tmp_path / "m.onnx")
+    feeds = _inputs(spec, dtypes)
+    if "bfloat16" in dtypes:
+        feeds["x"] = feeds.pop("x_bfloat16").astype(np.float32)
+    names = [f"y_{d}" for d in kept] + ["y"] * ("bfloat16" in dtypes)
+    # Below the level that fuses, whose sigmoid is less accurate than a test of the body needs.
+    session = plain_session(
+        tmp_path / "m.onnx",
+        graph_optimization_level=onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    )
+    results = dict(zip(names, session.run(names, feeds), strict=True))
+    for dtype in kept:
+        x = feeds[f"x_{dtype}"]
+        exact = spec.reference(*[x.astype(np.float64)] * len(spec.inputs), **attributes(spec))
+        tolerance = {"float32": 1e-5, "float64": 1e-13, "float16": 2e-3}[dtype]
+        np.testing.assert_allclose(results[f"y_{dtype}"], exact, rtol=tolerance, atol=tolerance)
+    if "bfloat16" in dtypes:
+        x = feeds["x"].astype(np.float64)
+        exact = spec.reference(*[x] * len(spec.inputs), **attributes(spec))
+        np.testing.assert_allclose(results["y"], exact, rtol=1.6e-2, atol=1e-3)
+
+
+@each_spec
+@pytest.mark.parametrize("opset", [9, 13, 14])
+def test_several_types_below_cast_like(spec, opset, check_message):
+    with pytest.raises(ModelError) as raised:
+        function_proto(spec, [TensorProto.FLOAT, TensorProto.DOUBLE], opset)
+    text = check_message(raised.value)
+    assert "float32, float64" in text
+    assert f"opset {opset}" in text
+
+
+@each_spec
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_expanding_a_node_without_attributes_uses_defaults(spec, dtype, tmp_path):
+    model = _model([_node(spec, "x", "y")], [_info("x", dtype)], [_info("y", dtype)])
+    x = np.linspace(*spec.domain, 33).astype(NUMPY[dtype])
+    exact = spec.reference(*[x.astype(np.float64)] * len(spec.inputs), **spec.defaults())
+    expand(model)
+    onnx.save(model, tmp_path / "m.onnx")
+    (y,) = plain_session(tmp_path / "m.onnx").run(None, {"x": x})
+    np.testing.assert_allclose(y, exact, rtol=2e-3, atol=1e-3)
+
+
+def _with_if(spec) -> onnx.ModelProto:
+    inner = helper.make_graph(
+        [_node(spec, "x", "inner_y", **attributes(spec))], "then", [], [_info("inner_y", "float32")]
+    )
+    other = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["neg"], "neg_node")], "else", [], [_info("neg", "float32")]
+    )
+    branch = helper.make_node("If", ["c"], ["y"], "if", then_branch=inner, else_branch=other)
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    return _model([branch], [_info("x", "float32"), condition], [_info("y", "float32")])
+
+
+def _with_loop(spec) -> onnx.ModelProto:
+    body = helper.make_graph(
+        [
+            _node(spec, "state", "next", **attributes(spec)),
+            helper.make_node("Identity", ["go"], ["go_on"], "identity"),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            _info("state", "float32"),
+        ],
+        [helper.make_tensor_value_info("go_on", TensorProto.BOOL, []), _info("next", "float32")],
+    )
+    loop = helper.make_node("Loop", ["n", "", "x"], ["y"], "loop", body=body)
+    count = helper.make_tensor_value_info("n", TensorProto.INT64, [])
+    return _model([loop], [_info("x", "float32"), count], [_info("y", "float32")])
+
+
+def _with_function(spec) -> onnx.ModelProto:
+    """Our node inside a function of the user's, whose own imports then name our domain."""
+    function = helper.make_function(
+        "user",
+        "Block",
+        ["a"],
+        ["b"],
+        [_node(spec, "a", "b", **attributes(spec))],
+        [helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)],
+    )
+    model = _model(
+        [helper.make_node("Block", ["x"], ["y"], "block", domain="user")],
+        [_info("x", "float32")],
+        [_info("y", "float32")],
+    )
+    model.opset_import.append(helper.make_opsetid("user", 1))
+    model.functions.append(function)
+    model.ir_version = 10
+    return model
+
+
+NESTED = {
+    "if": (_with_if, {"c": np.array(True)}, 1),
+    "loop": (_with_loop, {"n": np.array(3, np.int64)}, 3),
+}
+
+
+@each_spec
+@pytest.mark.parametrize("where", NESTED)
+@pytest.mark.parametrize("way", [add_functions, expand, None], ids=["function", "native", "custom"])
+def test_inner_graphs(spec, where, way, tmp_path):
+    make, extra, times = NESTED[where]
+    model = make(spec)
+    assert len(onnx_model.our_nodes(model)) == 1
+    if way is not None:
+        way(model)
+        onnx.checker.check_model(model, full_check=True)
+    if way is expand:
+        assert onnx_model.our_nodes(model) == []
+    onnx.save(model, tmp_path / "m.onnx")
+    x = np.linspace(-3, 3, 65, dtype=np.float32)
+    exact = x.astype(np.float64)
+    for _ in range(times):
+        exact = spec.reference(*[exact] * len(spec.inputs), **attributes(spec))
+    for session in [myops.ort.session] + [plain_session] * (way is not None):
+        (y,) = session(tmp_path / "m.onnx").run(None, {"x": x, **extra})
+        np.testing.assert_allclose(y, exact, rtol=1e-5, atol=1e-6)
+
+
+@each_spec
+def test_node_in_a_function_of_the_users(spec, tmp_path):
+    model = _with_function(spec)
+    assert len(onnx_model.our_nodes(model)) == 1
+    onnx.save(model, tmp_path / "m.onnx")
+    x = np.linspace(-3, 3, 65, dtype=np.float32)
+    exact = spec.reference(*[x.astype(np.float64)] * len(spec.inputs), **attributes(spec))
+    (y,) = myops.ort.session(tmp_path / "m.onnx").run(None, {"x": x})
+    np.testing.assert_allclose(y, exact, rtol=1e-5, atol=1e-6)
+
+
+@each_spec
+@pytest.mark.parametrize("way", [add_functions, expand])
+def test_node_in_a_function_of_the_users_is_handled_or_refused(spec, way, tmp_path):
+    """Its element type is known only where the function is called: not a silent half measure."""
+    model = _with_function(spec)
+    try:
+        way(model)
+    except ModelError:
+        return
+    onnx.save(model, tmp_path / "m.onnx")
+    x = np.linspace(-3, 3, 65, dtype=np.float32)
+    exact = spec.reference(*[x.astype(np.float64)] * len(spec.inputs), **attributes(spec))
+    (y,) = plain_session(tmp_path / "m.onnx").run(None, {"x": x})
+    np.testing.assert_allclose(y, exact, rtol=1e-5, atol=1e-6)
+
+
+@each_spec
+def test_expand_keeps_names_of_the_graph(spec):
+    model = _typed_model(spec, ("float32", "float16"), 18)
+    before = ([i.name for i in model.graph.input], [o.name for o in model.graph.output])
+    expand(model)
+    assert before == ([i.name for i in model.graph.input], [o.name for o in model.graph.output])
+    names = [node.name for node in model.graph.node]
+    assert len(set(names)) == len(names)
+    outputs = [name for node in model.graph.node for name in node.output]
+    assert len(set(outputs)) == len(outputs)
+
+
+@each_spec
+def test_adding_functions_twice_changes_nothing(spec):
+    model = _typed_model(spec, ("float32", "float16"), 18)
+    add_functions(model)
+    once = model.SerializeToString(deterministic=True)
+    add_functions(model)
+    assert model.SerializeToString(deterministic=True) == once
+
+
+@each_spec
+def test_functions_of_others_are_kept(spec):
+    model = _with_function(spec)
+    model.graph.node.append(_node(spec, "x", "z", **attributes(spec)))
+    model.graph.output.append(_info("z", "float32"))
+    try:
+        add_functions(model)
+    except ModelError:
+        return
+    assert ("user", "Block") in [(f.domain, f.name) for f in model.functions]
+
+
+def test_model_without_our_nodes_is_left_alone():
+    model = _model(
+        [helper.make_node("Relu", ["x"], ["y"], "relu")],
+        [_info("x", "float32")],
+        [_info("y", "float32")],
+    )
+    before = model.SerializeToString(deterministic=True)
+    add_functions(model)
+    assert model.SerializeToString(deterministic=True) == before
+    expand(model)
+    assert [entry.domain for entry in model.opset_import] == [""]
+
+
+@pytest.mark.parametrize("way", [add_functions, expand])
+def test_unknown_operator(way, check_message):
+    node = helper.make_node("Nonsense", ["x"], ["y"], "the_node", domain=DOMAIN)
+    with pytest.raises(ModelError) as raised:
+        way(_model([node], [_info("x", "float32")], [_info("y", "float32")]))
+    text = check_message(raised.value)
+    assert "Nonsense" in text
+    assert "the_node" in text
+    assert all(spec.name in text for spec in SPECS)
+
+
+@each_spec
+@pytest.mark.parametrize("way", [add_functions, expand])
+@pytest.mark.parametrize("element_type", [TensorProto.INT32, TensorProto.FLOAT8E4M3FN, 0])
+def test_element_type_that_is_not_usable(spec, way, element_type, check_message):
+    value = helper.make_tensor_value_info("x", element_type, ["N"])
+    if element_type == 0:
+        value = onnx.ValueInfoProto(name="x")
+    output = onnx.ValueInfoProto(name="y")
+    with pytest.raises(ModelError) as raised:
+        way(_model([_node(spec, "x", "y")], [value], [output]))
+    assert "y_node" in check_message(raised.value)
+
+
+@each_spec
+@each_dtype
+def test_types_are_inferred_behind_our_nodes(spec, dtype):
+    model = _model(
+        [
+            _node(spec, "x", "a"),
+            helper.make_node("Identity", ["a"], ["b"], "identity"),
+            _node(spec, "b", "y"),
+        ],
+        [_info("x", dtype)],
+        [onnx.ValueInfoProto(name="y")],
+    )
+    before = model.SerializeToString(deterministic=True)
+    types = onnx_model.element_types(model)
+    assert {types[name] for name in "xaby"} == {ONNX_TYPES[dtype]}
+    assert model.SerializeToString(deterministic=True) == before
