@@ -89,10 +89,11 @@ struct Derivative {
   }
 
   [[noreturn]] static void no_third() {
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        false, "[", info_of(index).torch_name, "] derivatives are defined up to the second. "
-        "Received a request for the third with respect to ", info_of(index).input_names[0],
-        ". Compose the function from torch operators for that.");
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "[", info_of(index).torch_name,
+                                "] derivatives are defined up to the second. "
+                                "Received a request for the third with respect to ",
+                                info_of(index).input_names[0],
+                                ". Compose the function from torch operators for that.");
   }
 
   template <class Wanted>

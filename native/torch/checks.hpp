@@ -36,8 +36,7 @@ inline void check_tensor(const OpInfo& op, const char* name, const at::Tensor& t
   TORCH_CHECK_TYPE(dtype_of(tensor).has_value(), "[", op.torch_name, "] ", name,
                    " should be a floating-point tensor (float32, float64, float16 or bfloat16). "
                    "Received ",
-                   dtype_text(tensor),
-                   ". Convert it, for instance with .float().");
+                   dtype_text(tensor), ". Convert it, for instance with .float().");
   TORCH_CHECK_TYPE(tensor.layout() == at::kStrided, "[", op.torch_name, "] ", name,
                    " should be a dense tensor. Received layout ", tensor.layout(),
                    ". Convert it with .to_dense().");
@@ -50,15 +49,13 @@ inline bool matches(const at::Tensor& tensor, const at::Tensor& reference) {
          tensor.sym_sizes() == reference.sym_sizes();
 }
 
-
 /// ValueError or TypeError unless `tensor` has the shape, dtype and device of `reference`.
 inline void check_matches(const OpInfo& op, const char* name, const at::Tensor& tensor,
                           const char* reference_name, const at::Tensor& reference) {
   check_tensor(op, name, tensor);
   TORCH_CHECK_TYPE(tensor.scalar_type() == reference.scalar_type(), "[", op.torch_name, "] ", name,
-                   " should have the dtype of ", reference_name, ", ",
-                   dtype_text(reference), ". Received ",
-                   dtype_text(tensor), ". Convert one of them.");
+                   " should have the dtype of ", reference_name, ", ", dtype_text(reference),
+                   ". Received ", dtype_text(tensor), ". Convert one of them.");
   TORCH_CHECK_VALUE(tensor.sym_sizes() == reference.sym_sizes(), "[", op.torch_name, "] ", name,
                     " should have the shape of ", reference_name, ", ", reference.sym_sizes(),
                     ". Received ", tensor.sym_sizes(), ". Expand or reshape it first.");

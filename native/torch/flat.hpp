@@ -134,11 +134,9 @@ void run(KernelFn function, const TensorRefs<n>& inputs, const std::array<at::Te
   for (const at::Tensor* input : inputs) config.add_const_input(*input);
   at::TensorIterator iterator = config.build();
   const TaskPlan plan = plan_tasks(first.numel(), at::get_num_threads());
-  iterator.for_each(
-      [&](char** data, const std::int64_t* strides, std::int64_t count) {
-        run_row<n, m>(kernel, data, strides, count);
-      },
-      plan.tasks > 1 ? plan.grain : std::max<std::int64_t>(first.numel(), 1));
+  iterator.for_each([&](char** data, const std::int64_t* strides,
+                        std::int64_t count) { run_row<n, m>(kernel, data, strides, count); },
+                    plan.tasks > 1 ? plan.grain : std::max<std::int64_t>(first.numel(), 1));
 }
 
 }  // namespace myops::torch_glue

@@ -71,8 +71,8 @@ auto result_type(std::index_sequence<R...>) {
 
 /// One tensor, or a tuple of several, as torch schemas return them.
 template <OpIndex index, Pass pass>
-using Result = decltype(result_type(
-    std::make_index_sequence<result_count(input_count<index>, pass)>{}));
+using Result =
+    decltype(result_type(std::make_index_sequence<result_count(input_count<index>, pass)>{}));
 
 template <std::size_t m>
 auto to_result(const std::array<at::Tensor, m>& tensors) {
@@ -86,8 +86,9 @@ auto to_result(const std::array<at::Tensor, m>& tensors) {
 inline std::array<at::Tensor, 1> to_array(const at::Tensor& tensor) { return {tensor}; }
 template <class... Tensors>
 std::array<at::Tensor, sizeof...(Tensors)> to_array(const std::tuple<Tensors...>& tensors) {
-  return std::apply([](const auto&... each) { return std::array<at::Tensor, sizeof...(each)>{each...}; },
-                    tensors);
+  return std::apply(
+      [](const auto&... each) { return std::array<at::Tensor, sizeof...(each)>{each...}; },
+      tensors);
 }
 
 template <OpIndex index, Pass pass,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only Swish promises. The values were computed in float64 elsewhere: they guard the reference,
-// too.
+// What only Swish promises. The values were computed in float64 elsewhere: they guard the
+// reference, too.
 #include <cmath>
 #include <limits>
 

@@ -90,7 +90,7 @@ MYOPS_FN void compute_block(const Op& op, const T* const (&in)[n], T* const (&ou
 /// are the bulk of the library and need to be there once.
 template <Pass pass, class Op, class Storage, int n, int m>
 __attribute__((noinline)) void storage_block(const Op& op, const Storage* const (&inputs)[n],
-                            Storage* const (&outputs)[m], int size) {
+                                             Storage* const (&outputs)[m], int size) {
   using T = typename ComputeType<Storage>::type;
   if constexpr (sizeof(Storage) == sizeof(T)) {
     compute_block<pass>(op, inputs, outputs, size);

@@ -164,7 +164,8 @@ struct GeluTanh {
     if constexpr (range == Range::full) t.clamped = at_least(t.clamped, lower);
     const TwoFloat<T> square = product(t.clamped, t.clamped);
     const TwoFloat<T> factor = sum(T(1), product(square, two_float<T>(cubic, 0)));
-    const SplitExp<T> split = split_exp2(product(product(TwoFloat<T>{t.clamped, T(0)}, factor), scale));
+    const SplitExp<T> split =
+        split_exp2(product(product(TwoFloat<T>{t.clamped, T(0)}, factor), scale));
     t.power = cap_above<range>(split.biased);
     t.e = split.mantissa * t.power.power;
     t.denominator = multiply_add(split.mantissa, t.power.power, T(1));

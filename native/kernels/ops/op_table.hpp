@@ -6,9 +6,9 @@
 #include "ops/gated.hpp"
 #include "ops/gelu.hpp"
 
-#define MYOPS_ALL_OPS(X)    \
-  MYOPS_ACTIVATION_OPS(X)   \
-  MYOPS_GELU_OPS(X)         \
+#define MYOPS_ALL_OPS(X)  \
+  MYOPS_ACTIVATION_OPS(X) \
+  MYOPS_GELU_OPS(X)       \
   MYOPS_GATED_OPS(X)
 
 namespace myops {
