@@ -54,8 +54,8 @@ class OpSpec:
         body_float64: another spelling of ``body`` for float64, where ONNX Runtime has no kernel
             for what it makes of the first one.
         domain: the interval inputs are drawn from in verification.
-        denormals: error allowed on top, in smallest denormal numbers of the compute type, for inputs
-            in the domain: what rounding an intermediate value to a denormal costs.
+        denormals: error allowed on top, in smallest denormal numbers of the compute type, for
+            inputs in the domain: what rounding an intermediate value to a denormal costs.
         max_ulp: worst error of the forward kernels against float64, by dtype, in units in the
             last place of that dtype.
     """
@@ -154,9 +154,7 @@ HARDSWISH = OpSpec(
     body_float64=lambda op, x: op.Mul(
         x,
         op.Div(
-            op.Min(
-                op.Max(op.Add(x, op.constant(3.0)), op.constant(0.0)), op.constant(6.0)
-            ),
+            op.Min(op.Max(op.Add(x, op.constant(3.0)), op.constant(0.0)), op.constant(6.0)),
             op.constant(6.0),
         ),
     ),
@@ -180,8 +178,9 @@ MISH = OpSpec(
     attributes=(),
     summary="Mish, ``y = x * tanh(log(1 + exp(x)))``.",
     details=(
-        "``-inf`` gives ``-0.0``, ``+inf`` gives ``+inf``; NaN stays NaN.\n" + _HALF_NOTE +
-        'Source: Misra, "Mish: A Self Regularized Non-Monotonic Activation Function", 2019.'
+        "``-inf`` gives ``-0.0``, ``+inf`` gives ``+inf``; NaN stays NaN.\n"
+        + _HALF_NOTE
+        + 'Source: Misra, "Mish: A Self Regularized Non-Monotonic Activation Function", 2019.'
     ),
     reference=_mish,
     body=lambda op, x: op.Mul(x, op.Tanh(op.Softplus(x))),
@@ -205,7 +204,7 @@ def _upper_tail(a: Array) -> Array:
     near = wide.astype(np.float64)
     erfc = np.asarray(np.vectorize(math.erfc, otypes=[np.float64])(near), np.longdouble)
     # math.erfc takes a float64: the rest of the argument enters through the derivative.
-    slope = -2 / np.sqrt(np.longdouble(np.pi)) * np.exp(-near.astype(np.longdouble) ** 2)
+    slope = -2 / np.sqrt(np.longdouble(np.pi)) * np.exp(-(near.astype(np.longdouble) ** 2))
     return (erfc + np.where(np.isinf(near), 0, (wide - near) * slope)) / 2
 
 
@@ -221,16 +220,34 @@ def _gelu_body(op: Any, x: Any) -> Any:
     return op.Mul(op.Mul(x, op.Add(erf, op.constant(1.0))), op.constant(0.5))
 
 
-# erfc(a / sqrt(2)) / 2 * exp(a^2 / 2) * (a + 5) at t = (a - 5) / (a + 5), 0 <= a <= 40, highest first.
+# erfc(a / sqrt(2)) / 2 * exp(a^2 / 2) * (a + 5) at t = (a - 5) / (a + 5) for 0 <= a <= 40, from the
+# highest power down.
 _SCALED_TAIL = tuple(
-    map(
-        float.fromhex,
-        """-0x1.8d6f2393e8a27p-33 0x1.d04c406715840p-30 0x1.0771b8d6722dfp-27 -0x1.3a33e415385dap-27
-        -0x1.1ad198b314e3cp-24 0x1.6990eb9e16b58p-25 0x1.d0e9a77b4fdcep-22 -0x1.6953c53876a56p-22
-        -0x1.73ab1fe49c4b4p-19 0x1.0b26d911af570p-18 0x1.17dd09c920f56p-16 -0x1.a170d25216a98p-15
-        -0x1.f2145fdfd5bd4p-15 0x1.1daf1d4fc84f5p-11 -0x1.a25037dc79cd0p-11 -0x1.88590eab49716p-9
-        0x1.54b4d4f4c511ep-6 -0x1.1b1c254c99e8bp-4 0x1.51f6329f0171ep-3 -0x1.410ed5f875a85p-2
-        0x1.fb31653876f92p-2 -0x1.54ad03f27ca17p-1 0x1.89d3abe1f95aep-1""".split(),
+    float.fromhex(coefficient)
+    for coefficient in (
+        "-0x1.8d6f2393e8a27p-33",
+        "0x1.d04c406715840p-30",
+        "0x1.0771b8d6722dfp-27",
+        "-0x1.3a33e415385dap-27",
+        "-0x1.1ad198b314e3cp-24",
+        "0x1.6990eb9e16b58p-25",
+        "0x1.d0e9a77b4fdcep-22",
+        "-0x1.6953c53876a56p-22",
+        "-0x1.73ab1fe49c4b4p-19",
+        "0x1.0b26d911af570p-18",
+        "0x1.17dd09c920f56p-16",
+        "-0x1.a170d25216a98p-15",
+        "-0x1.f2145fdfd5bd4p-15",
+        "0x1.1daf1d4fc84f5p-11",
+        "-0x1.a25037dc79cd0p-11",
+        "-0x1.88590eab49716p-9",
+        "0x1.54b4d4f4c511ep-6",
+        "-0x1.1b1c254c99e8bp-4",
+        "0x1.51f6329f0171ep-3",
+        "-0x1.410ed5f875a85p-2",
+        "0x1.fb31653876f92p-2",
+        "-0x1.54ad03f27ca17p-1",
+        "0x1.89d3abe1f95aep-1",
     )
 )
 
@@ -256,8 +273,9 @@ GELU = OpSpec(
     summary="GELU, ``y = x * Phi(x)`` with ``Phi`` the standard normal distribution function.",
     details=(
         "``-inf`` gives ``-0.0``, ``+inf`` gives ``+inf``; NaN stays NaN. Accurate in relative\n"
-        "terms in the negative tail, too.\n" + _HALF_NOTE +
-        'Source: Hendrycks, Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.'
+        "terms in the negative tail, too.\n"
+        + _HALF_NOTE
+        + 'Source: Hendrycks, Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.'
     ),
     reference=_gelu,
     body=_gelu_body,
@@ -290,13 +308,12 @@ GELU_TANH = OpSpec(
     torch_name="gelu_tanh",
     inputs=("x",),
     attributes=(),
-    summary=(
-        "GELU's tanh form, ``y = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2``."
-    ),
+    summary=("GELU's tanh form, ``y = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2``."),
     details=(
         "torch's ``gelu(x, approximate='tanh')``. ``-inf`` gives ``-0.0``, ``+inf`` gives\n"
-        "``+inf``; NaN stays NaN.\n" + _HALF_NOTE +
-        'Source: Hendrycks, Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.'
+        "``+inf``; NaN stays NaN.\n"
+        + _HALF_NOTE
+        + 'Source: Hendrycks, Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.'
     ),
     reference=_gelu_tanh,
     body=_gelu_tanh_body,
@@ -304,9 +321,7 @@ GELU_TANH = OpSpec(
 )
 
 
-def _gated(
-    activation: OpSpec, name: str, summary: str, max_ulp: Mapping[str, float]
-) -> OpSpec:
+def _gated(activation: OpSpec, name: str, summary: str, max_ulp: Mapping[str, float]) -> OpSpec:
     """``activation(gate) * x``."""
     double = activation.body_float64
 
