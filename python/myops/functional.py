@@ -19,10 +19,8 @@ from myops.onnx import translate
 from myops.spec import DOMAIN, SPECS, OpSpec
 
 if TYPE_CHECKING:
-
-    def swish(
-        x: torch.Tensor, beta: float = 1.0, *, out: torch.Tensor | None = None
-    ) -> torch.Tensor: ...
+    # The functions are made below, one per OpSpec.
+    def __getattr__(name: str) -> Callable[..., torch.Tensor]: ...
 
 
 load_torch_library()
@@ -98,7 +96,8 @@ def quick_gelu(x: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Ten
 
     Args and errors are those of ``swish``.
     """
-    return swish(x, 1.702, out=out)
+    function: Callable[..., torch.Tensor] = globals()["swish"]
+    return function(x, 1.702, out=out)
 
 
 def split_gate(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -67,11 +67,8 @@ _FORWARD: dict[tuple[str, ...], Any] = {
 }
 
 if TYPE_CHECKING:
-
-    class Swish(Operator):
-        beta: float
-
-        def __init__(self, beta: float = 1.0) -> None: ...
+    # The modules are made below, one per OpSpec.
+    def __getattr__(name: str) -> type[Any]: ...
 
 
 def _make(spec: OpSpec) -> type[Operator]:

@@ -54,8 +54,12 @@ def _all_halves(dtype: str) -> npt.NDArray[Any]:
 
 
 def sample(spec: OpSpec, dtype: str) -> list[npt.NDArray[Any]]:
-    """Inputs for one operator. The first takes all values of a 16-bit dtype; else the domain, values
-    of every exponent, and special values. The others stay in the domain, with special values."""
+    """Inputs for one operator.
+
+    The first takes all values of a 16-bit dtype; else the domain, values of every exponent, and
+    special values. The others stay in the domain, with zeros and NaN: what infinity times an
+    underflown value gives depends on the precision.
+    """
     rng = np.random.default_rng(0)
     if dtype in ("float16", "bfloat16"):
         values = _all_halves(dtype)
