@@ -90,14 +90,15 @@ def _make(spec: OpSpec) -> Callable[..., torch.Tensor]:
 for _spec in SPECS:
     globals()[_spec.torch_name] = _make(_spec)
 
+_swish: Callable[..., torch.Tensor] = globals()["swish"]
+
 
 def quick_gelu(x: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
     """GELU's quick form, ``y = x * sigmoid(1.702 * x)``: ``swish`` with that coefficient.
 
     Args and errors are those of ``swish``.
     """
-    function: Callable[..., torch.Tensor] = globals()["swish"]
-    return function(x, 1.702, out=out)
+    return _swish(x, 1.702, out=out)
 
 
 def split_gate(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
