@@ -29,12 +29,13 @@ translate.install()
 
 
 def check_attribute(where: str, value: object) -> None:
-    """TypeError for a tensor: torch would take its value and silently lose its gradient."""
-    if isinstance(value, torch.Tensor):
+    """TypeError for a tensor that requires grad: torch would take its value and lose its gradient
+    without a word."""
+    if isinstance(value, torch.Tensor) and value.requires_grad:
         raise TypeError(
-            f"[{where}] an attribute should be a Python number, which is not trained. "
-            f"Received a tensor of shape {list(value.shape)}. Pass a number, or compose the "
-            "function from torch operators to train it."
+            f"[{where}] an attribute should be a number, which is not trained. "
+            "Received a tensor that requires grad. Pass a number, or compose the function from "
+            "torch operators to train it."
         )
 
 
