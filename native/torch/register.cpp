@@ -36,8 +36,7 @@ std::string schema(const OpInfo& op, Pass pass, bool out) {
   if (out) {
     text << ", *";
     for (std::size_t i = 0; i < results; ++i) {
-      text << ", Tensor(" << static_cast<char>('a' + i) << "!) out";
-      if (results > 1) text << "_" << op.input_names[i];
+      text << ", Tensor(" << static_cast<char>('a' + i) << "!) " << out_name(op, pass, i);
     }
     // Returning `out` would alias an argument, which functionalization refuses in custom operators.
     text << ") -> ()";
@@ -61,6 +60,11 @@ void define_pass(torch::Library& library) {
   library.def(schema(op, pass, false).c_str(), {at::Tag::pt2_compliant_tag});
   library.impl(name.c_str(), torch::dispatch(c10::kCPU, TORCH_FN(Kernels::cpu)));
   library.impl(name.c_str(), torch::dispatch(c10::DispatchKey::Meta, TORCH_FN(Kernels::meta)));
+  // Layouts without kernels get the checks' sentence instead of torch's page.
+  for (const c10::DispatchKey key : {c10::DispatchKey::SparseCPU, c10::DispatchKey::SparseCsrCPU,
+                                     c10::DispatchKey::MkldnnCPU, c10::DispatchKey::QuantizedCPU}) {
+    library.impl(name.c_str(), torch::dispatch(key, TORCH_FN(Kernels::meta)));
+  }
   library.impl(name.c_str(),
                torch::dispatch(c10::DispatchKey::Autograd, TORCH_FN(Derivatives::kernel)));
   library.def(schema(op, pass, true).c_str(), {at::Tag::pt2_compliant_tag});

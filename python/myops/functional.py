@@ -30,6 +30,16 @@ _torch_rules.register()
 translate.install()
 
 
+def check_attribute(where: str, value: object) -> None:
+    """TypeError for a tensor: torch would take its value and silently lose its gradient."""
+    if isinstance(value, torch.Tensor):
+        raise TypeError(
+            f"[{where}] an attribute should be a Python number, which is not trained. "
+            f"Received a tensor of shape {list(value.shape)}. Pass a number, or compose the "
+            "function from torch operators to train it."
+        )
+
+
 def _docstring(spec: OpSpec) -> str:
     arguments = "\n".join(
         [
@@ -56,10 +66,14 @@ def _docstring(spec: OpSpec) -> str:
 def _make(spec: OpSpec) -> Callable[..., torch.Tensor]:
     packet = getattr(getattr(torch.ops, DOMAIN), spec.torch_name)
     default, out_form = packet.default, packet.out
+    inputs = len(spec.inputs)
+    attributes = {attribute.name for attribute in spec.attributes}
 
     def function(
         *args: torch.Tensor | float, out: torch.Tensor | None = None, **kwargs: float
     ) -> torch.Tensor:
+        for value in (*args[inputs:], *(kwargs[name] for name in kwargs if name in attributes)):
+            check_attribute(spec.torch_name, value)
         if out is None:
             result: torch.Tensor = default(*args, **kwargs)
             return result

@@ -37,6 +37,7 @@ class Operator(torch.nn.Module):
                 )
             given[name] = value
         for name, default in self.spec.defaults().items():
+            functional.check_attribute(self.spec.name, given.get(name))
             setattr(self, name, float(given.get(name, default)))
 
     def apply_operator(self, *inputs: torch.Tensor) -> torch.Tensor:
@@ -47,7 +48,7 @@ class Operator(torch.nn.Module):
         return result
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{a.name}={getattr(self, a.name):g}" for a in self.spec.attributes)
+        return ", ".join(f"{a.name}={getattr(self, a.name)!r}" for a in self.spec.attributes)
 
 
 def _forward_one(self: Operator, x: torch.Tensor) -> torch.Tensor:

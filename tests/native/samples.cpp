@@ -5,7 +5,7 @@
 
 namespace myops::tests {
 
-const char* pass_name(Pass pass) {
+std::string pass_name(Pass pass) {
   constexpr const char* names[pass_count] = {"forward", "backward", "double_backward"};
   return names[static_cast<std::size_t>(pass)];
 }

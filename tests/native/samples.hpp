@@ -15,7 +15,8 @@ namespace myops::tests {
 inline constexpr Pass passes[] = {Pass::forward, Pass::backward, Pass::double_backward};
 inline constexpr DType dtypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16};
 
-const char* pass_name(Pass pass);
+// Names as strings: doctest prints the address of a const char*.
+std::string pass_name(Pass pass);
 
 /// Calls `visit(op, pass, dtype)` for every kernel there is.
 template <class Visit>

@@ -3,6 +3,7 @@
 // own instructions may do them (cpu/storage.hpp): the same bits, always.
 #include <cmath>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -129,7 +130,7 @@ TEST_CASE("widening a half is exact for every pattern, and narrowing brings it b
     }
     for_each_probe([&](const std::string& isa, const MathProbe& probe) {
       CAPTURE(isa);
-      CAPTURE(dtype_name(dtype));
+      CAPTURE(std::string(dtype_name(dtype)));
       const HalfProbe& half = half_probe(probe, dtype);
       std::vector<float> scalar(patterns.size());
       std::vector<float> block(patterns.size());
@@ -162,7 +163,7 @@ TEST_CASE("narrowing rounds to nearest even: ties, denormals, overflow, NaN") {
     for (const float x : from) expected.push_back(narrowed(dtype, bits_of(x)));
     for_each_probe([&](const std::string& isa, const MathProbe& probe) {
       CAPTURE(isa);
-      CAPTURE(dtype_name(dtype));
+      CAPTURE(std::string(dtype_name(dtype)));
       const HalfProbe& half = half_probe(probe, dtype);
       std::vector<std::uint16_t> scalar(from.size());
       std::vector<std::uint16_t> block(from.size());
@@ -198,7 +199,7 @@ TEST_CASE("block conversions leave the rest of the memory alone") {
           right = right && (i < size ? narrow[i] == 0x3c00 : narrow[i] == sentinel);
           right = right && (i < size || wide[i] == -7.0f);
         }
-        CHECK_MESSAGE(right, isa, ' ', dtype_name(dtype), " count ", count);
+        CHECK_MESSAGE(right, isa, ' ', std::string(dtype_name(dtype)), " count ", count);
       }
     });
   }

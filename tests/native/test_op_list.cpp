@@ -39,7 +39,7 @@ TEST_CASE("names are unique, and spelt the same way in ONNX and torch") {
   std::set<std::string> torch_names;
   std::size_t index = 0;
   for (const OpInfo& op : ops()) {
-    CAPTURE(op.name);
+    CAPTURE(std::string(op.name));
     CHECK(names.insert(op.name).second);
     CHECK(torch_names.insert(op.torch_name).second);
     CHECK(op.index == index++);
@@ -56,7 +56,7 @@ TEST_CASE("names are unique, and spelt the same way in ONNX and torch") {
 
 TEST_CASE("inputs and attributes are named, once each, with usable defaults") {
   for (const OpInfo& op : ops()) {
-    CAPTURE(op.name);
+    CAPTURE(std::string(op.name));
     CHECK(op.input_count >= 1);
     std::set<std::string> names;
     for (std::size_t i = 0; i < op.input_count; ++i) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // native/ort/api_version.hpp: which API the plugin asks a runtime for.
+#include <string>
+
 #include <doctest/doctest.h>
 
 #include "api_version.hpp"
@@ -18,7 +20,7 @@ TEST_CASE("the minor version of a runtime is read, or refused") {
   CHECK(minor_version("1.100.0") == 100);
   for (const char* refused : {"", "1", "1.", "1.x", "1.-3.0", "2.0", "11.3.0", "0.16.0", "v1.16.0",
                               " 1.16.0", "1.99999999999999999999", "abc"}) {
-    CAPTURE(refused);
+    CAPTURE(std::string(refused));
     CHECK(minor_version(refused) == -1);
   }
   CHECK(minor_version(nullptr) == -1);
@@ -36,7 +38,7 @@ TEST_CASE("both sides know the shared API version") {
 // The plugin keeps inputs and attributes of a call in arrays of these sizes.
 TEST_CASE("every op fits the plugin's arrays") {
   for (const OpInfo& op : ops()) {
-    CAPTURE(op.name);
+    CAPTURE(std::string(op.name));
     CHECK(op.input_count <= max_inputs);
     CHECK(op.attribute_count <= max_attributes);
   }

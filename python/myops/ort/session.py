@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from myops._errors import LibraryError, MissingPackageError, ModelError, UsageError
 from myops._library import ort_library
+from myops.spec import DOMAIN
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -159,11 +160,15 @@ def session(
             model if isinstance(model, bytes) else os.fspath(model), options, providers=chosen
         )
     except Exception as error:
+        text = " ".join(str(error).split())
+        remedy = "Check the model with onnx.checker, and its opset against the runtime's"
+        if plugin is False and f"{DOMAIN}:" in text:
+            remedy = "Leave out plugin=False, or export the model with mode='portable'"
         raise ModelError(
             WHERE,
             "ONNX Runtime should load the model",
-            f"onnxruntime {ort.__version__}: {' '.join(str(error).split())}",
-            "Check the model with onnx.checker, and its opset against the runtime's",
+            f"onnxruntime {ort.__version__}: {text}",
+            remedy,
         ) from error
 
 

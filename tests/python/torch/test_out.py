@@ -147,8 +147,16 @@ def test_same_memory_in_another_order_is_an_error(spec, suffix):
         lambda m: (m[:, ::2], m[:, ::2]),
         lambda m: (m[::2, ::2].t(), m[::2, ::2].t()),
         lambda m: (m[:4, :4], m[4:, 4:].t()),
+        lambda m: (m[::2, ::2], m.flatten()[:16].view(4, 4)),
     ],
-    ids=["halves", "interleaved", "same_stepped", "same_stepped_transposed", "corners"],
+    ids=[
+        "halves",
+        "interleaved",
+        "same_stepped",
+        "same_stepped_transposed",
+        "corners",
+        "dense_over_stepped",
+    ],
 )
 def test_views_of_one_storage(spec, suffix, views):
     op = overloads(spec, suffix)
