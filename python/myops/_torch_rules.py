@@ -13,9 +13,7 @@ from myops.spec import DOMAIN, SPECS
 _PASSES = ("", "_backward", "_double_backward")
 
 
-def _batched(
-    op: Any, info: Any, in_dims: tuple[int | None, ...], *args: Any
-) -> tuple[Any, Any]:
+def _batched(op: Any, info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
     """Elementwise operators run once over the whole batch, with it in front."""
     moved = []
     for argument, dim in zip(args, in_dims, strict=True):

@@ -154,9 +154,7 @@ HARDSWISH = OpSpec(
     body_float64=lambda op, x: op.Mul(
         x,
         op.Div(
-            op.Min(
-                op.Max(op.Add(x, op.constant(3.0)), op.constant(0.0)), op.constant(6.0)
-            ),
+            op.Min(op.Max(op.Add(x, op.constant(3.0)), op.constant(0.0)), op.constant(6.0)),
             op.constant(6.0),
         ),
     ),
@@ -180,8 +178,9 @@ MISH = OpSpec(
     attributes=(),
     summary="Mish, ``y = x * tanh(log(1 + exp(x)))``.",
     details=(
-        "``-inf`` gives ``-0.0``, ``+inf`` gives ``+inf``; NaN stays NaN.\n" + _HALF_NOTE +
-        'Source: Misra, "Mish: A Self Regularized Non-Monotonic Activation Function", 2019.'
+        "``-inf`` gives ``-0.0``, ``+inf`` gives ``+inf``; NaN stays NaN.\n"
+        + _HALF_NOTE
+        + 'Source: Misra, "Mish: A Self Regularized Non-Monotonic Activation Function", 2019.'
     ),
     reference=_mish,
     body=lambda op, x: op.Mul(x, op.Tanh(op.Softplus(x))),
@@ -202,11 +201,18 @@ MISH = OpSpec(
 def _upper_tail(a: Array) -> Array:
     """erfc(a / sqrt(2)) / 2 for a >= 0 to more than float64's precision where ``a`` has it."""
     wide = np.asarray(a, np.longdouble) / np.sqrt(np.longdouble(2))
-    near = wide.astype(np.float64)
+    near = np.minimum(wide, 30).astype(np.float64)  # math.erfc takes a float64
     erfc = np.asarray(np.vectorize(math.erfc, otypes=[np.float64])(near), np.longdouble)
-    # math.erfc takes a float64: the rest of the argument enters through the derivative.
-    slope = -2 / np.sqrt(np.longdouble(np.pi)) * np.exp(-near.astype(np.longdouble) ** 2)
-    return (erfc + np.where(np.isinf(near), 0, (wide - near) * slope)) / 2
+    slope = -2 / np.sqrt(np.longdouble(np.pi)) * np.exp(-(near.astype(np.longdouble) ** 2))
+    # The rest of the argument enters through the derivative.
+    moderate = erfc + (np.minimum(wide, 30) - near) * slope
+    # Further out erfc is denormal or 0 in float64; the asymptotic series is exact to 1e-20 there.
+    far = np.maximum(wide, 21)
+    series = np.zeros_like(far)
+    for k in reversed(range(12)):
+        series = 1 - (2 * k + 1) / (2 * far * far) * series
+    tail = np.exp(-far * far) / (far * np.sqrt(np.longdouble(np.pi))) * series
+    return np.where(wide > 21, tail, moderate) / 2
 
 
 def _gelu(x: Array) -> Array:
@@ -256,13 +262,14 @@ GELU = OpSpec(
     summary="GELU, ``y = x * Phi(x)`` with ``Phi`` the standard normal distribution function.",
     details=(
         "``-inf`` gives ``-0.0``, ``+inf`` gives ``+inf``; NaN stays NaN. Accurate in relative\n"
-        "terms in the negative tail, too.\n" + _HALF_NOTE +
-        'Source: Hendrycks, Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.'
+        "terms in the negative tail, too.\n"
+        + _HALF_NOTE
+        + 'Source: Hendrycks, Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.'
     ),
     reference=_gelu,
     body=_gelu_body,
     body_float64=_gelu_body_float64,
-    max_ulp={"float32": 6.0, "float64": 10.0, **_HALVES},
+    max_ulp={"float32": 6.0, "float64": 7.0, **_HALVES},
 )
 
 
@@ -290,13 +297,12 @@ GELU_TANH = OpSpec(
     torch_name="gelu_tanh",
     inputs=("x",),
     attributes=(),
-    summary=(
-        "GELU's tanh form, ``y = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2``."
-    ),
+    summary=("GELU's tanh form, ``y = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2``."),
     details=(
         "torch's ``gelu(x, approximate='tanh')``. ``-inf`` gives ``-0.0``, ``+inf`` gives\n"
-        "``+inf``; NaN stays NaN.\n" + _HALF_NOTE +
-        'Source: Hendrycks, Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.'
+        "``+inf``; NaN stays NaN.\n"
+        + _HALF_NOTE
+        + 'Source: Hendrycks, Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.'
     ),
     reference=_gelu_tanh,
     body=_gelu_tanh_body,
@@ -304,9 +310,7 @@ GELU_TANH = OpSpec(
 )
 
 
-def _gated(
-    activation: OpSpec, name: str, summary: str, max_ulp: Mapping[str, float]
-) -> OpSpec:
+def _gated(activation: OpSpec, name: str, summary: str, max_ulp: Mapping[str, float]) -> OpSpec:
     """``activation(gate) * x``."""
     double = activation.body_float64
 
@@ -344,7 +348,7 @@ GEGLU = _gated(
     GELU,
     "GeGLU",
     "GeGLU, ``y = gate * Phi(gate) * x`` with ``Phi`` the standard normal distribution function.",
-    {"float32": 6.5, "float64": 10.5, **_HALVES},
+    {"float32": 6.5, "float64": 7.5, **_HALVES},
 )
 
 SPECS: tuple[OpSpec, ...] = (SWISH, HARDSWISH, MISH, GELU, GELU_TANH, SWIGLU, GEGLU)
