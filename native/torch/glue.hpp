@@ -54,6 +54,12 @@ inline std::string argument_name(const OpInfo& op, Pass pass, std::size_t positi
   return std::string("grad_grad_") + op.input_names[position];
 }
 
+/// "out", or where a pass has several results "out_x" for that of input x.
+inline std::string out_name(const OpInfo& op, Pass pass, std::size_t result) {
+  if (result_count(op.input_count, pass) == 1) return "out";
+  return std::string("out_") + op.input_names[result];
+}
+
 /// "swish", "swish_backward", "swish_double_backward".
 inline std::string pass_name(const OpInfo& op, Pass pass) {
   constexpr const char* suffixes[] = {"", "_backward", "_double_backward"};
@@ -149,18 +155,22 @@ struct Glue<index, pass, std::index_sequence<T...>, std::index_sequence<A...>,
     return to_result(allocate(arguments));
   }
 
-  static void prepare_out(const Arguments& tensors, const double* attributes,
-                          const at::Tensor& out) {
+  /// Checks everything, then gives each of `out` the shape of the results.
+  static void prepare_out(const Arguments& tensors, const double* attributes, const Outputs& out) {
     const OpInfo& op = info_of(index);
     check(tensors, attributes);
     const at::Tensor& x = reference(tensors);
-    TORCH_CHECK_TYPE(out.scalar_type() == x.scalar_type(), "[", op.torch_name,
-                     "] out should have the dtype of ", op.input_names[0], ", ", dtype_text(x),
-                     ". Received ", dtype_text(out), ". Allocate out with empty_like.");
-    TORCH_CHECK_VALUE(out.device() == x.device(), "[", op.torch_name,
-                      "] out should be on the device of ", op.input_names[0], ", ", x.device(),
-                      ". Received ", out.device(), ". Allocate out with empty_like.");
-    at::native::resize_output(out, x.sizes());
+    for (std::size_t i = 0; i < m; ++i) {
+      TORCH_CHECK_TYPE(out[i].scalar_type() == x.scalar_type(), "[", op.torch_name, "] ",
+                       out_name(op, pass, i), " should have the dtype of ", op.input_names[0], ", ",
+                       dtype_text(x), ". Received ", dtype_text(out[i]),
+                       ". Allocate it with empty_like.");
+      TORCH_CHECK_VALUE(out[i].device() == x.device(), "[", op.torch_name, "] ",
+                        out_name(op, pass, i), " should be on the device of ", op.input_names[0],
+                        ", ", x.device(), ". Received ", out[i].device(),
+                        ". Allocate it with empty_like.");
+    }
+    for (const at::Tensor& each : out) at::native::resize_output(each, x.sizes());
   }
 
   static void cpu_out(TensorArgument<T>... tensors, AttributeArgument<A>... attributes,
@@ -168,14 +178,15 @@ struct Glue<index, pass, std::index_sequence<T...>, std::index_sequence<A...>,
     const Arguments arguments{&tensors...};
     const double values[] = {attributes..., 0.0};
     Outputs targets{out...};
+    prepare_out(arguments, values, targets);
     bool in_place = true;
-    for (const at::Tensor& target : targets) {
-      prepare_out(arguments, values, target);
-      at::assert_no_internal_overlap(target);
+    for (std::size_t i = 0; i < m; ++i) {
+      at::assert_no_internal_overlap(targets[i]);
+      for (std::size_t j = 0; j < i; ++j) at::assert_no_overlap(targets[i], targets[j]);
       for (const at::Tensor* tensor : arguments) {
-        at::assert_no_partial_overlap(target, *tensor);
+        at::assert_no_partial_overlap(targets[i], *tensor);
         // Same memory in another order would be overwritten before it is read.
-        if (tensor->is_alias_of(target) && !same_order(*tensor, target)) in_place = false;
+        if (tensor->is_alias_of(targets[i]) && !same_order(*tensor, targets[i])) in_place = false;
       }
     }
     const Outputs outputs = in_place ? targets : allocate(arguments);
@@ -186,7 +197,7 @@ struct Glue<index, pass, std::index_sequence<T...>, std::index_sequence<A...>,
   static void meta_out(TensorArgument<T>... tensors, AttributeArgument<A>... attributes,
                        TensorArgument<R>... out) {
     const double values[] = {attributes..., 0.0};
-    (prepare_out({&tensors...}, values, out), ...);
+    prepare_out({&tensors...}, values, {out...});
   }
 };
 

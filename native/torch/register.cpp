@@ -36,8 +36,7 @@ std::string schema(const OpInfo& op, Pass pass, bool out) {
   if (out) {
     text << ", *";
     for (std::size_t i = 0; i < results; ++i) {
-      text << ", Tensor(" << static_cast<char>('a' + i) << "!) out";
-      if (results > 1) text << "_" << op.input_names[i];
+      text << ", Tensor(" << static_cast<char>('a' + i) << "!) " << out_name(op, pass, i);
     }
     // Returning `out` would alias an argument, which functionalization refuses in custom operators.
     text << ") -> ()";

@@ -201,11 +201,18 @@ MISH = OpSpec(
 def _upper_tail(a: Array) -> Array:
     """erfc(a / sqrt(2)) / 2 for a >= 0 to more than float64's precision where ``a`` has it."""
     wide = np.asarray(a, np.longdouble) / np.sqrt(np.longdouble(2))
-    near = wide.astype(np.float64)
+    near = np.minimum(wide, 30).astype(np.float64)  # math.erfc takes a float64
     erfc = np.asarray(np.vectorize(math.erfc, otypes=[np.float64])(near), np.longdouble)
-    # math.erfc takes a float64: the rest of the argument enters through the derivative.
     slope = -2 / np.sqrt(np.longdouble(np.pi)) * np.exp(-(near.astype(np.longdouble) ** 2))
-    return (erfc + np.where(np.isinf(near), 0, (wide - near) * slope)) / 2
+    # The rest of the argument enters through the derivative.
+    moderate = erfc + (np.minimum(wide, 30) - near) * slope
+    # Further out erfc is denormal or 0 in float64; the asymptotic series is exact to 1e-20 there.
+    far = np.maximum(wide, 21)
+    series = np.zeros_like(far)
+    for k in reversed(range(12)):
+        series = 1 - (2 * k + 1) / (2 * far * far) * series
+    tail = np.exp(-far * far) / (far * np.sqrt(np.longdouble(np.pi))) * series
+    return np.where(wide > 21, tail, moderate) / 2
 
 
 def _gelu(x: Array) -> Array:
@@ -280,7 +287,7 @@ GELU = OpSpec(
     reference=_gelu,
     body=_gelu_body,
     body_float64=_gelu_body_float64,
-    max_ulp={"float32": 6.0, "float64": 10.0, **_HALVES},
+    max_ulp={"float32": 6.0, "float64": 7.0, **_HALVES},
 )
 
 
@@ -359,7 +366,7 @@ GEGLU = _gated(
     GELU,
     "GeGLU",
     "GeGLU, ``y = gate * Phi(gate) * x`` with ``Phi`` the standard normal distribution function.",
-    {"float32": 6.5, "float64": 10.5, **_HALVES},
+    {"float32": 6.5, "float64": 7.5, **_HALVES},
 )
 
 SPECS: tuple[OpSpec, ...] = (SWISH, HARDSWISH, MISH, GELU, GELU_TANH, SWIGLU, GEGLU)

@@ -61,8 +61,8 @@ TEST_CASE("all ISAs with fused multiply-add give the same bits") {
           REQUIRE((one != nullptr && other != nullptr));
           CHECK_MESSAGE(different(run(op, pass, one, inputs, attributes),
                                   run(op, pass, other, inputs, attributes)) == 0,
-                        op.name, ' ', pass_name(pass), ' ', dtype_name(dtype), ": ", isas[0],
-                        " against ", isas[i]);
+                        std::string(op.name), ' ', pass_name(pass), ' ',
+                        std::string(dtype_name(dtype)), ": ", isas[0], " against ", isas[i]);
         }
       }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The references themselves: an error in one would pass for an error of a kernel, or hide one.
 #include <cmath>
+#include <string>
 
 #include <doctest/doctest.h>
 
@@ -75,7 +76,7 @@ TEST_SUITE("reference") {
               // Truncation of the difference; y'' and y''' grow with powers of 1 / unit.
               const auto allowed = static_cast<double>(
                   1e-8L * (std::fabs(derivative) + (pass > 1 ? 1 / std::fabs(unit) : 1)));
-              CHECK_MESSAGE(error <= allowed, op.name, " pass ", pass, " at ",
+              CHECK_MESSAGE(error <= allowed, std::string(op.name), " pass ", pass, " at ",
                             static_cast<double>(x));
             }
           }
