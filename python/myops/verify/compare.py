@@ -42,7 +42,8 @@ class Tolerance:
 
     def __str__(self) -> str:
         if self.ulp:
-            return f"{self.ulp:g} ulp"
+            extra = f" or {self.absolute:.0e}" if self.absolute else ""
+            return f"{self.ulp:g} ulp{extra}"
         if not self.relative:
             return f"{self.absolute:.1e}"
         return f"{self.absolute:.0e} + {self.relative:.0e} |y|"

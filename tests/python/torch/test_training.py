@@ -130,8 +130,8 @@ def test_swap_leaves_what_it_cannot_say() -> None:
 def test_quick_gelu_and_split_gate() -> None:
     x = torch.randn(3, 8)
     quick_gelu = torch.compile(myops.functional.quick_gelu, fullgraph=True)
-    for function in (myops.functional.quick_gelu, quick_gelu):
-        assert torch.equal(function(x), myops.functional.swish(x, 1.702))
+    for form in (myops.functional.quick_gelu, quick_gelu):
+        assert torch.equal(form(x), myops.functional.swish(x, 1.702))
     gate, value = myops.functional.split_gate(x)
     torch.testing.assert_close(
         myops.functional.swiglu(gate, value),
