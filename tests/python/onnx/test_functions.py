@@ -18,7 +18,13 @@ from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS
 from onnx import TensorProto, helper, inliner
 from onnx.reference import ReferenceEvaluator
 
-from .support import ONNX_TYPES, attributes, each_dtype, each_spec, plain_session
+from ..support import each_spec, each_spec_with
+from .support import (
+    ONNX_TYPES,
+    attributes,
+    each_dtype,
+    plain_session,
+)
 
 NUMPY = {
     "float32": np.dtype(np.float32),
@@ -28,7 +34,6 @@ NUMPY = {
 }
 
 SETS = [s for n in (1, 2, 3, 4) for s in itertools.combinations(NUMPY, n)]
-each_set = pytest.mark.parametrize("dtypes", SETS, ids="-".join)
 
 # bfloat16 exists since 13, CastLike, which serves several types, since 15.
 OPSETS = (9, 11, 12, 13, 14, 15, 18, 21, 23)
@@ -79,11 +84,14 @@ def _check(actual: np.ndarray, x: np.ndarray, spec, dtype: str) -> None:
     )
 
 
-@each_spec
-@pytest.mark.parametrize(
-    ("dtypes", "opset"),
-    [pytest.param(s, o, id=f"{'-'.join(s)}-{o}") for o in OPSETS for s in SETS if _usable(s, o)],
-)
+# Single types at the oldest opset and at a newer one, and all of them together.
+FEW = [
+    *(((dtype,), opset) for opset in (9, 13, 18) for dtype in NUMPY if _usable((dtype,), opset)),
+    (SETS[-1], 18),
+]
+
+
+@each_spec_with(("dtypes", "opset"), [(s, o) for o in OPSETS for s in SETS if _usable(s, o)], FEW)
 def test_function_under_the_reference_evaluator(spec, dtypes, opset):
     """Needs nothing but the onnx package: no exporter, no runtime."""
     model = _typed_model(spec, dtypes, opset)
@@ -98,9 +106,11 @@ def test_function_under_the_reference_evaluator(spec, dtypes, opset):
         _check(y, feeds[f"x_{dtype}"], spec, dtype)
 
 
-@each_spec
-@each_set
-@pytest.mark.parametrize("opset", [o for o in OPSETS if o >= 13])
+@each_spec_with(
+    ("dtypes", "opset"),
+    [(s, o) for o in OPSETS for s in SETS if o >= 13],
+    [case for case in FEW if case[1] >= 13],
+)
 def test_expanded_under_the_reference_evaluator(spec, dtypes, opset):
     model = _typed_model(spec, dtypes, opset)
     expand(model)
@@ -112,8 +122,7 @@ def test_expanded_under_the_reference_evaluator(spec, dtypes, opset):
         _check(y, feeds[f"x_{dtype}"], spec, dtype)
 
 
-@each_spec
-@each_set
+@each_spec_with("dtypes", SETS, [*((dtype,) for dtype in NUMPY), SETS[-1]])
 @pytest.mark.parametrize("way", [add_functions, expand])
 def test_in_onnx_runtime_without_the_plugin(spec, dtypes, way, tmp_path):
     """All types of one name in one file. bfloat16 arrays are cast in the graph: the Python API

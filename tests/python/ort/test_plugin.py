@@ -15,12 +15,12 @@ import torch
 from myops.spec import SPECS
 from onnx import TensorProto, helper, numpy_helper
 
+from ..support import each_spec
 from .support import (
     ONNX_TYPES,
     attributes,
     by_hand,
     each_dtype,
-    each_spec,
     exact,
     info,
     model,

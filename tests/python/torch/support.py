@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import myops.functional
@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from myops.spec import DOMAIN, SPECS, OpSpec
+
+from ..support import each_spec_with
 
 DTYPES = {
     "float32": torch.float32,
@@ -21,31 +23,11 @@ DTYPES = {
 
 PASSES = ("", "_backward", "_double_backward")
 
-# The first operator of each number of inputs. The code around the kernels is a template of that
-# number: what concerns it is tested in full on these, and in outline on the others.
-REPRESENTATIVES = tuple({len(spec.inputs): spec for spec in reversed(SPECS)}.values())
-
-each_spec = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.torch_name)
-each_representative = pytest.mark.parametrize(
-    "spec", REPRESENTATIVES, ids=lambda spec: spec.torch_name
-)
 each_unary_spec = pytest.mark.parametrize(
     "spec", [s for s in SPECS if len(s.inputs) == 1], ids=lambda spec: spec.torch_name
 )
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 each_pass = pytest.mark.parametrize("suffix", PASSES, ids=lambda s: s.strip("_") or "forward")
-
-
-def each_spec_with(
-    argument: str, values: Iterable[str], few: Iterable[str]
-) -> pytest.MarkDecorator:
-    """All values for the representatives, ``few`` for the other operators."""
-    cases = [
-        pytest.param(spec, value, id=f"{spec.torch_name}-{value}")
-        for spec in SPECS
-        for value in (values if spec in REPRESENTATIVES else few)
-    ]
-    return pytest.mark.parametrize(("spec", argument), cases)
 
 
 def function(spec: OpSpec) -> Callable[..., torch.Tensor]:

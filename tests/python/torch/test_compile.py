@@ -12,12 +12,11 @@ from myops.spec import DOMAIN
 from torch.export import Dim
 from torch.library import opcheck
 
+from ..support import each_spec, each_spec_with
 from .support import (
     LAYOUTS,
     composed,
     each_pass,
-    each_spec,
-    each_spec_with,
     each_spec_with_layout,
     each_unary_spec,
     function,

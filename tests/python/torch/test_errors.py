@@ -8,10 +8,10 @@ import warnings
 import pytest
 import torch
 
+from ..support import each_spec
 from .support import (
     DTYPES,
     each_pass,
-    each_spec,
     function,
     leading,
     overloads,

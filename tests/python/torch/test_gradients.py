@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 
+from ..support import each_spec, each_spec_with
 from .support import (
     LAYOUTS,
     composed,
-    each_spec,
-    each_spec_with,
     each_spec_with_layout,
     function,
     leading,

@@ -10,13 +10,12 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from ..support import each_representative, each_spec
 from .support import (
     DTYPES,
     LAYOUTS,
     each_dtype,
     each_pass,
-    each_representative,
-    each_spec,
     each_spec_with_layout,
     function,
     leading,

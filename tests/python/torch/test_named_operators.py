@@ -10,7 +10,11 @@ import pytest
 import torch
 from myops.spec import SWISH
 
-from .support import DTYPES, each_dtype, same_bits
+from .support import (
+    DTYPES,
+    each_dtype,
+    same_bits,
+)
 
 
 def test_stable_gradient():

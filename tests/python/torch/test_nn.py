@@ -14,7 +14,12 @@ import pytest
 import torch
 from myops.spec import SPECS
 
-from .support import attribute_sets, each_spec, function, other_attributes
+from ..support import each_spec
+from .support import (
+    attribute_sets,
+    function,
+    other_attributes,
+)
 
 
 def _module(spec) -> type[torch.nn.Module]:

@@ -9,13 +9,12 @@ import warnings
 import pytest
 import torch
 
+from ..support import each_representative, each_spec
 from .support import (
     DTYPES,
     LAYOUTS,
     each_dtype,
     each_pass,
-    each_representative,
-    each_spec,
     each_spec_with_layout,
     function,
     leading,

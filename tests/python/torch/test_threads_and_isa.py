@@ -14,12 +14,11 @@ import torch
 from myops import _build_info
 from myops.spec import SPECS
 
+from ..support import each_representative, each_spec
 from .support import (
     DTYPES,
     each_dtype,
     each_pass,
-    each_representative,
-    each_spec,
     overloads,
     pass_tensors,
     results,

@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from .support import each_spec, function
+from ..support import each_spec
+from .support import function
 
 
 class Block(torch.nn.Module):

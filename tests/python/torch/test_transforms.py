@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
+from ..support import each_spec
 from .support import (
     composed,
     each_pass,
-    each_spec,
     each_unary_spec,
     function,
     other_attributes,

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from myops.spec import SPECS, OpSpec
 
+from ..support import each_spec
 from .support import (
     DTYPES,
     attribute_sets,
     composed,
     each_dtype,
     each_pass,
-    each_spec,
     function,
     other_attributes,
     overloads,
