@@ -123,7 +123,8 @@ def test_portable_file_is_fused_only_with_the_plugin(
     x = net.example()
     assert ran_with_plugin(path, x, tmp_path).count(spec.name) == 1
     without = ran_without_plugin(path, x, tmp_path)
-    assert spec.name not in without
+    # ONNX Runtime may fuse the body into an operator of its own that has the same name.
+    assert spec.name not in without or onnx.defs.has(spec.name)
     if spec is SWISH and dtype != "float64":
         assert "QuickGelu" in without
 

@@ -81,6 +81,16 @@ def _two_outputs(spec):
     return body
 
 
+def _changed_in_place(spec):
+    def body(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        first = call(spec, y)
+        y.add_(1)
+        return first - 2 * call(spec, y)
+
+    return body
+
+
 # Body and the number of different live calls.
 BODIES = {
     "equal_calls": (_equal_calls, 1),
@@ -91,6 +101,9 @@ BODIES = {
     "dead_call": (_dead_call, 1),
     "dead_chain": (_dead_chain, 1),
     "two_outputs": (_two_outputs, 2),
+    "changed_in_place": (_changed_in_place, 2),
+    "views": (lambda spec: lambda x: call(spec, x[:, :2]) + call(spec, x[:, 1:]), 2),
+    "equal_views": (lambda spec: lambda x: call(spec, x.t()) + call(spec, x.t()), 1),
     "vmap": (lambda spec: lambda x: torch.vmap(lambda row: call(spec, row))(x), 1),
 }
 
@@ -292,11 +305,31 @@ def test_attribute_computed_from_the_input(spec, exporter, value, tmp_path):
 @each_exporter
 def test_attribute_of_a_static_shape_is_a_number(spec, exporter, tmp_path):
     for attribute in spec.attributes:
-        model = Call(lambda x, name=attribute.name: call(spec, x, **{name: 1.0 / x.shape[1]}))
+        model = Call(
+            lambda x, name=attribute.name: call(spec, x, **{name: float(1.0 / x.shape[1])})
+        )
         report = export(model, X, tmp_path / "m.onnx", exporter=exporter, dynamic={"x": {0: "N"}})
         (node,) = our_nodes(onnx.load(report.path))
         given = {a.name: a.f for a in node.attribute}
         assert given[attribute.name] == pytest.approx(1 / 3, rel=1e-7)
+
+
+@each_representative
+@each_exporter
+def test_attribute_of_a_buffer_is_a_number(spec, exporter, tmp_path):
+    """What does not depend on the inputs may be computed from the model's own state."""
+
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = 0.75 + torch.zeros(1).sum().item()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return call(spec, x, **dict.fromkeys(spec.defaults(), self.scale * 2))
+
+    report = export(Scaled(), X, tmp_path / "m.onnx", exporter=exporter, dynamic={"x": {0: "N"}})
+    (node,) = our_nodes(onnx.load(report.path))
+    assert {a.name: a.f for a in node.attribute} == dict.fromkeys(spec.defaults(), 1.5)
 
 
 @each_representative
