@@ -84,8 +84,8 @@ MYOPS_FN TwoFloat<T> sum(T a, TwoFloat<T> x) {
   return {hi, ((a - (hi - part)) + (x.hi - part)) + x.lo};
 }
 
-/// (2^f - 1) / f for |f| <= 0.5, minimax. Relative error of 2^f: 1.7e-8 in f32, most of it from rounding
-/// the coefficients, and 2e-17 in f64.
+/// (2^f - 1) / f for |f| <= 0.5, minimax. Relative error of 2^f: 1.7e-8 in f32, most of it from
+/// rounding the coefficients, and 2e-17 in f64.
 MYOPS_FN float exp2_slope(float f) {
   float p = 0x1.41fb2cp-13f;
   p = multiply_add(p, f, 0x1.5f3f30p-10f);
