@@ -5,12 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ..support import one_spec
-from .support import (
-    attributes,
-    model,
-    node,
-)
+from .support import attributes, each_spec, model, node
 
 COMMON = """
 import gc, random, sys, threading
@@ -117,7 +112,7 @@ for _ in range(20):
 }
 
 
-@one_spec
+@each_spec
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_process_ends_well(spec, scenario, run_python, tmp_path):
     (tmp_path / "m.onnx").write_bytes(model([node(spec, **attributes(spec))]))
