@@ -109,6 +109,7 @@ struct Work {
   void* output;
   std::int64_t count;
   std::int64_t grain;
+  Placement placement;
 };
 
 void run_task(void* data, std::size_t task) noexcept {
@@ -121,7 +122,8 @@ void run_task(void* data, std::size_t task) noexcept {
     from[i] = static_cast<const char*>(work.inputs[i]) + begin * kernel.element_bytes;
   }
   void* to[] = {static_cast<char*>(work.output) + begin * kernel.element_bytes};
-  kernel.function(from, to, left < work.grain ? left : work.grain, kernel.attributes);
+  kernel.function(from, to, left < work.grain ? left : work.grain, kernel.attributes,
+                  work.placement);
 }
 
 #define MYOPS_RETURN_IF_ERROR(call)                                   \
@@ -185,6 +187,11 @@ OrtStatus* compute(void* state, OrtKernelContext* context) noexcept {
   OrtValue* output = nullptr;
   MYOPS_RETURN_IF_ERROR(api->KernelContext_GetOutput(context, 0, dims, rank, &output));
   MYOPS_RETURN_IF_ERROR(api->GetTensorMutableData(output, &work.output));
+  bool aliases = false;
+  for (std::size_t i = 0; i < kernel.input_count; ++i) {
+    aliases = aliases || work.inputs[i] == work.output;
+  }
+  work.placement = placement_for(work.count * kernel.element_bytes, aliases);
   const TaskPlan plan = plan_tasks(work.count, kernel.most_tasks);
   if (plan.tasks == 0) return nullptr;
   work.grain = plan.grain;

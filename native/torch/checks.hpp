@@ -42,6 +42,13 @@ inline void check_tensor(const OpInfo& op, const char* name, const at::Tensor& t
                    ". Convert it with .to_dense().");
 }
 
+/// Whether `tensor` has the shape, dtype, layout and device of `reference`.
+inline bool matches(const at::Tensor& tensor, const at::Tensor& reference) {
+  return tensor.defined() && tensor.scalar_type() == reference.scalar_type() &&
+         tensor.device() == reference.device() && tensor.layout() == reference.layout() &&
+         tensor.sym_sizes() == reference.sym_sizes();
+}
+
 /// ValueError or TypeError unless `tensor` has the shape, dtype and device of `reference`.
 inline void check_matches(const OpInfo& op, const char* name, const at::Tensor& tensor,
                           const char* reference_name, const at::Tensor& reference) {

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// From tensors to kernels: one template gives the CPU and Meta kernels of every op and pass.
+// One template gives the CPU and Meta kernels of every op and pass.
 #pragma once
 
 #include <ATen/Functions.h>
 #include <ATen/MemoryOverlap.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
 
 #include <array>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "checks.hpp"
+#include "flat.hpp"
 #include "ops/op_table.hpp"
 
 namespace myops::torch_glue {
@@ -20,19 +22,42 @@ namespace myops::torch_glue {
 template <std::size_t>
 using TensorArgument = const at::Tensor&;
 template <std::size_t>
+using TensorResult = at::Tensor;
+template <std::size_t>
 using AttributeArgument = double;
 
 inline const OpInfo& info_of(OpIndex index) {
   return *(ops().begin() + static_cast<std::size_t>(index));
 }
 
-/// Tensor arguments of a pass of a one-input op, in schema order; the op's input comes last.
-constexpr std::size_t tensor_count(Pass pass) { return static_cast<std::size_t>(pass) + 1; }
+template <OpIndex index>
+using Functor = typename FunctorOf<index, float>::type;
 
-inline const char* argument_name(const OpInfo& op, Pass pass, std::size_t position) {
-  const std::size_t last = tensor_count(pass) - 1;
-  if (position == last) return op.input_names[0];
-  return position + 1 == last ? "grad_out" : "grad_grad";
+template <OpIndex index>
+inline constexpr std::size_t input_count = Functor<index>::inputs.size();
+template <OpIndex index>
+inline constexpr std::size_t attribute_count = Functor<index>::attributes.size();
+
+/// Tensor arguments of a pass, in schema order; the op's inputs come last.
+constexpr std::size_t tensor_count(std::size_t inputs, Pass pass) {
+  return pass == Pass::forward ? inputs : pass == Pass::backward ? inputs + 1 : 2 * inputs + 1;
+}
+constexpr std::size_t result_count(std::size_t inputs, Pass pass) {
+  return pass == Pass::forward ? 1 : inputs;
+}
+
+/// "x", "grad_out", or for the gradient of the gradient of x "grad_grad_x".
+inline std::string argument_name(const OpInfo& op, Pass pass, std::size_t position) {
+  const std::size_t first_input = tensor_count(op.input_count, pass) - op.input_count;
+  if (position >= first_input) return op.input_names[position - first_input];
+  if (position + 1 == first_input) return "grad_out";
+  return std::string("grad_grad_") + op.input_names[position];
+}
+
+/// "out", or where a pass has several results "out_x" for that of input x.
+inline std::string out_name(const OpInfo& op, Pass pass, std::size_t result) {
+  if (result_count(op.input_count, pass) == 1) return "out";
+  return std::string("out_") + op.input_names[result];
 }
 
 /// "swish", "swish_backward", "swish_double_backward".
@@ -41,129 +66,138 @@ inline std::string pass_name(const OpInfo& op, Pass pass) {
   return std::string(op.torch_name) + suffixes[static_cast<std::size_t>(pass)];
 }
 
-/// Runs the kernel over flat memory on torch's own threads.
-inline void run_flat(KernelFn kernel, const void* const* inputs, std::size_t input_count,
-                     void* output, std::int64_t count, std::int64_t element_bytes,
-                     const double* attributes) {
-  constexpr std::size_t most_inputs = pass_count;
-  const auto range = [&](std::int64_t begin, std::int64_t end) {
-    const void* from[most_inputs];
-    for (std::size_t i = 0; i < input_count; ++i) {
-      from[i] = static_cast<const char*>(inputs[i]) + begin * element_bytes;
-    }
-    void* to[] = {static_cast<char*>(output) + begin * element_bytes};
-    kernel(from, to, end - begin, attributes);
-  };
-  const TaskPlan plan = plan_tasks(count, at::get_num_threads());
-  if (plan.tasks == 1) {
-    range(0, count);
-  } else if (plan.tasks > 1) {
-    at::parallel_for(0, count, plan.grain, range);
+template <std::size_t... R>
+auto result_type(std::index_sequence<R...>) {
+  if constexpr (sizeof...(R) == 1) {
+    return at::Tensor();
+  } else {
+    return std::tuple<TensorResult<R>...>();
   }
 }
 
-/// Whether flat memory of `tensor` runs in the order of `like`'s flat memory.
-inline bool same_order(const at::Tensor& tensor, const at::Tensor& like) {
-  return tensor.strides() == like.strides() && tensor.is_non_overlapping_and_dense();
+/// One tensor, or a tuple of several, as torch schemas return them.
+template <OpIndex index, Pass pass>
+using Result =
+    decltype(result_type(std::make_index_sequence<result_count(input_count<index>, pass)>{}));
+
+template <std::size_t m>
+auto to_result(const std::array<at::Tensor, m>& tensors) {
+  if constexpr (m == 1) {
+    return tensors[0];
+  } else {
+    return std::tuple_cat(tensors);
+  }
 }
 
-template <OpIndex index, Pass pass, class Tensors = std::make_index_sequence<tensor_count(pass)>,
-          class Attributes =
-              std::make_index_sequence<FunctorOf<index, float>::type::attributes.size()>>
+inline std::array<at::Tensor, 1> to_array(const at::Tensor& tensor) { return {tensor}; }
+template <class... Tensors>
+std::array<at::Tensor, sizeof...(Tensors)> to_array(const std::tuple<Tensors...>& tensors) {
+  return std::apply(
+      [](const auto&... each) { return std::array<at::Tensor, sizeof...(each)>{each...}; },
+      tensors);
+}
+
+template <OpIndex index, Pass pass,
+          class Tensors = std::make_index_sequence<tensor_count(input_count<index>, pass)>,
+          class Attributes = std::make_index_sequence<attribute_count<index>>,
+          class Results = std::make_index_sequence<result_count(input_count<index>, pass)>>
 struct Glue;
 
-template <OpIndex index, Pass pass, std::size_t... T, std::size_t... A>
-struct Glue<index, pass, std::index_sequence<T...>, std::index_sequence<A...>> {
-  using Signature = at::Tensor(TensorArgument<T>..., AttributeArgument<A>...);
-  using OutSignature = void(TensorArgument<T>..., AttributeArgument<A>..., const at::Tensor&);
-  static constexpr std::size_t last = sizeof...(T) - 1;
+template <OpIndex index, Pass pass, std::size_t... T, std::size_t... A, std::size_t... R>
+struct Glue<index, pass, std::index_sequence<T...>, std::index_sequence<A...>,
+            std::index_sequence<R...>> {
+  using Signature = Result<index, pass>(TensorArgument<T>..., AttributeArgument<A>...);
+  using OutSignature = void(TensorArgument<T>..., AttributeArgument<A>..., TensorArgument<R>...);
+  static constexpr std::size_t n = sizeof...(T);
+  static constexpr std::size_t m = sizeof...(R);
+  using Arguments = TensorRefs<n>;
+  using Outputs = std::array<at::Tensor, m>;
 
-  static void check(const std::array<const at::Tensor*, sizeof...(T)>& tensors) {
-    const OpInfo& op = info_of(index);
-    const at::Tensor& x = *tensors[last];
-    check_tensor(op, argument_name(op, pass, last), x);
-    for (std::size_t i = 0; i < last; ++i) {
-      check_matches(op, argument_name(op, pass, i), *tensors[i], argument_name(op, pass, last), x);
-    }
+  /// The first input: shape, dtype, device and memory format of the results are its own.
+  static const at::Tensor& reference(const Arguments& tensors) {
+    return *tensors[n - input_count<index>];
   }
 
-  /// Fills `out`, which is dense, in the order of its own strides.
-  static void compute(const std::array<const at::Tensor*, sizeof...(T)>& tensors,
-                      const double* attributes, const at::Tensor& out) {
+  static void check(const Arguments& tensors, const double* attributes) {
     const OpInfo& op = info_of(index);
-    const DType dtype = *dtype_of(out);
-    at::Tensor copies[sizeof...(T)];
-    const void* inputs[sizeof...(T)];
-    for (std::size_t i = 0; i < sizeof...(T); ++i) {
-      const at::Tensor* tensor = tensors[i];
-      if (!same_order(*tensor, out)) {
-        copies[i] = at::empty_like(out).copy_(*tensor);
-        tensor = &copies[i];
+    const at::Tensor& x = reference(tensors);
+    check_tensor(op, op.input_names[0], x);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (tensors[i] != &x && !matches(*tensors[i], x)) {
+        check_matches(op, argument_name(op, pass, i).c_str(), *tensors[i], op.input_names[0], x);
       }
-      inputs[i] = tensor->const_data_ptr();
     }
-    run_flat(cpu_kernel(op, pass, dtype), inputs, sizeof...(T), out.mutable_data_ptr(), out.numel(),
-             static_cast<std::int64_t>(element_size(dtype)), attributes);
-  }
-
-  static at::Tensor cpu(TensorArgument<T>... tensors, AttributeArgument<A>... attributes) {
-    const std::array<const at::Tensor*, sizeof...(T)> arguments{&tensors...};
-    const double values[] = {attributes..., 0.0};
-    check(arguments);
-    check_call(info_of(index), values);
-    at::Tensor out = at::empty_like(*arguments[last]);
-    compute(arguments, values, out);
-    return out;
-  }
-
-  static at::Tensor meta(TensorArgument<T>... tensors, AttributeArgument<A>... attributes) {
-    const std::array<const at::Tensor*, sizeof...(T)> arguments{&tensors...};
-    const double values[] = {attributes..., 0.0};
-    check(arguments);
-    check_call(info_of(index), values);
-    return at::empty_like(*arguments[last]);
-  }
-
-  static void prepare_out(const std::array<const at::Tensor*, sizeof...(T)>& tensors,
-                          const double* attributes, const at::Tensor& out) {
-    const OpInfo& op = info_of(index);
-    check(tensors);
     check_call(op, attributes);
-    const at::Tensor& x = *tensors[last];
-    TORCH_CHECK_TYPE(out.scalar_type() == x.scalar_type(), "[", op.torch_name,
-                     "] out should have the dtype of ", op.input_names[0], ", ", dtype_text(x),
-                     ". Received ", dtype_text(out), ". Allocate out with empty_like.");
-    TORCH_CHECK_VALUE(out.device() == x.device(), "[", op.torch_name,
-                      "] out should be on the device of ", op.input_names[0], ", ", x.device(),
-                      ". Received ", out.device(), ". Allocate out with empty_like.");
-    at::native::resize_output(out, x.sizes());
+  }
+
+  static Outputs allocate(const Arguments& tensors) {
+    return {((void)R, at::empty_like(reference(tensors)))...};
+  }
+
+  static KernelFn kernel(const at::Tensor& out) {
+    return cpu_kernel(info_of(index), pass, *dtype_of(out));
+  }
+
+  static Result<index, pass> cpu(TensorArgument<T>... tensors, AttributeArgument<A>... attributes) {
+    const Arguments arguments{&tensors...};
+    const double values[] = {attributes..., 0.0};
+    check(arguments, values);
+    const Outputs outputs = allocate(arguments);
+    run<n, m>(kernel(outputs[0]), arguments, outputs, values);
+    return to_result(outputs);
+  }
+
+  static Result<index, pass> meta(TensorArgument<T>... tensors,
+                                  AttributeArgument<A>... attributes) {
+    const Arguments arguments{&tensors...};
+    const double values[] = {attributes..., 0.0};
+    check(arguments, values);
+    return to_result(allocate(arguments));
+  }
+
+  /// Checks everything, then gives each of `out` the shape of the results.
+  static void prepare_out(const Arguments& tensors, const double* attributes, const Outputs& out) {
+    const OpInfo& op = info_of(index);
+    check(tensors, attributes);
+    const at::Tensor& x = reference(tensors);
+    for (std::size_t i = 0; i < m; ++i) {
+      TORCH_CHECK_TYPE(out[i].scalar_type() == x.scalar_type(), "[", op.torch_name, "] ",
+                       out_name(op, pass, i), " should have the dtype of ", op.input_names[0], ", ",
+                       dtype_text(x), ". Received ", dtype_text(out[i]),
+                       ". Allocate it with empty_like.");
+      TORCH_CHECK_VALUE(out[i].device() == x.device(), "[", op.torch_name, "] ",
+                        out_name(op, pass, i), " should be on the device of ", op.input_names[0],
+                        ", ", x.device(), ". Received ", out[i].device(),
+                        ". Allocate it with empty_like.");
+    }
+    for (const at::Tensor& each : out) at::native::resize_output(each, x.sizes());
   }
 
   static void cpu_out(TensorArgument<T>... tensors, AttributeArgument<A>... attributes,
-                      const at::Tensor& out) {
-    const std::array<const at::Tensor*, sizeof...(T)> arguments{&tensors...};
+                      TensorArgument<R>... out) {
+    const Arguments arguments{&tensors...};
     const double values[] = {attributes..., 0.0};
-    prepare_out(arguments, values, out);
-    at::assert_no_internal_overlap(out);
-    bool in_place = out.is_non_overlapping_and_dense();
-    for (const at::Tensor* tensor : arguments) {
-      at::assert_no_partial_overlap(out, *tensor);
-      // Same memory in another order would be overwritten before it is read.
-      if (tensor->is_alias_of(out) && !same_order(*tensor, out)) in_place = false;
+    Outputs targets{out...};
+    prepare_out(arguments, values, targets);
+    bool in_place = true;
+    for (std::size_t i = 0; i < m; ++i) {
+      at::assert_no_internal_overlap(targets[i]);
+      for (std::size_t j = 0; j < i; ++j) at::assert_no_overlap(targets[i], targets[j]);
+      for (const at::Tensor* tensor : arguments) {
+        at::assert_no_partial_overlap(targets[i], *tensor);
+        // Same memory in another order would be overwritten before it is read.
+        if (tensor->is_alias_of(targets[i]) && !same_order(*tensor, targets[i])) in_place = false;
+      }
     }
-    if (in_place) {
-      compute(arguments, values, out);
-    } else {
-      at::Tensor dense = at::empty_like(*arguments[last]);
-      compute(arguments, values, dense);
-      out.copy_(dense);
-    }
+    const Outputs outputs = in_place ? targets : allocate(arguments);
+    run<n, m>(kernel(outputs[0]), arguments, outputs, values);
+    if (!in_place) (targets[R].copy_(outputs[R]), ...);
   }
 
   static void meta_out(TensorArgument<T>... tensors, AttributeArgument<A>... attributes,
-                       const at::Tensor& out) {
+                       TensorArgument<R>... out) {
     const double values[] = {attributes..., 0.0};
-    prepare_out({&tensors...}, values, out);
+    prepare_out({&tensors...}, values, {out...});
   }
 };
 

@@ -23,7 +23,7 @@ std::string schema(const OpInfo& op, Pass pass, bool out) {
   std::ostringstream text;
   text << pass_name(op, pass) << (out ? ".out(" : "(");
   const char* separator = "";
-  for (std::size_t i = 0; i < tensor_count(pass); ++i) {
+  for (std::size_t i = 0; i < tensor_count(op.input_count, pass); ++i) {
     text << separator << "Tensor " << argument_name(op, pass, i);
     separator = ", ";
   }
@@ -32,8 +32,21 @@ std::string schema(const OpInfo& op, Pass pass, bool out) {
   for (std::size_t i = 0; i < op.attribute_count; ++i) {
     text << ", float " << op.attributes[i].name << "=" << op.attributes[i].default_value;
   }
-  // Returning `out` would alias an argument, which functionalization refuses in custom operators.
-  text << (out ? ", *, Tensor(a!) out) -> ()" : ") -> Tensor");
+  const std::size_t results = result_count(op.input_count, pass);
+  if (out) {
+    text << ", *";
+    for (std::size_t i = 0; i < results; ++i) {
+      text << ", Tensor(" << static_cast<char>('a' + i) << "!) " << out_name(op, pass, i);
+    }
+    // Returning `out` would alias an argument, which functionalization refuses in custom operators.
+    text << ") -> ()";
+  } else if (results == 1) {
+    text << ") -> Tensor";
+  } else {
+    text << ") -> (Tensor";
+    for (std::size_t i = 1; i < results; ++i) text << ", Tensor";
+    text << ")";
+  }
   return text.str();
 }
 

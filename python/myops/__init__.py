@@ -4,6 +4,7 @@
 ``import myops`` needs numpy only. The submodules import what they need when they are used:
 
 * ``myops.functional``, ``myops.nn``: the operators in PyTorch
+* ``myops.swap``: ours in the place of torch's modules
 * ``myops.onnx``: export to ONNX
 * ``myops.ort``: ONNX Runtime sessions with the plugin
 * ``myops.verify``: do all layers agree?
@@ -16,7 +17,7 @@ from types import ModuleType
 
 from myops._build_info import version as __version__
 
-_SUBMODULES = ("bench", "demo", "functional", "nn", "onnx", "ort", "spec", "verify")
+_SUBMODULES = ("bench", "demo", "functional", "nn", "onnx", "ort", "spec", "swap", "verify")
 
 __all__ = ["__version__", *_SUBMODULES]
 

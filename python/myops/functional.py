@@ -19,10 +19,8 @@ from myops.onnx import translate
 from myops.spec import DOMAIN, SPECS, OpSpec
 
 if TYPE_CHECKING:
-
-    def swish(
-        x: torch.Tensor, beta: float = 1.0, *, out: torch.Tensor | None = None
-    ) -> torch.Tensor: ...
+    # The functions are made below, one per OpSpec.
+    def __getattr__(name: str) -> Callable[..., torch.Tensor]: ...
 
 
 load_torch_library()
@@ -107,4 +105,36 @@ def _make(spec: OpSpec) -> Callable[..., torch.Tensor]:
 for _spec in SPECS:
     globals()[_spec.torch_name] = _make(_spec)
 
-__all__ = [spec.torch_name for spec in SPECS]
+_swish: Callable[..., torch.Tensor] = globals()["swish"]
+
+
+def quick_gelu(x: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """GELU's quick form, ``y = x * sigmoid(1.702 * x)``: ``swish`` with that coefficient.
+
+    Args and errors are those of ``swish``.
+    """
+    return _swish(x, 1.702, out=out)
+
+
+def split_gate(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The two halves of the last dim, for gated operators: ``swiglu(*split_gate(x))``.
+
+    Args:
+        x: tensor of shape ``(..., 2 * n)``.
+
+    Returns:
+        Views ``(gate, x)`` of shape ``(..., n)``; the operators read them without a copy.
+
+    Raises:
+        ValueError: the last dim is missing or odd.
+    """
+    if x.dim() == 0 or x.shape[-1] % 2:
+        raise ValueError(
+            "[split_gate] the last dim should be even. "
+            f"Received shape {list(x.shape)}. Give gate and x as one tensor of twice the width."
+        )
+    gate, value = x.chunk(2, dim=-1)
+    return gate, value
+
+
+__all__ = ["quick_gelu", "split_gate", *(spec.torch_name for spec in SPECS)]

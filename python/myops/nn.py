@@ -56,15 +56,20 @@ def _forward_one(self: Operator, x: torch.Tensor) -> torch.Tensor:
     return self.apply_operator(x)
 
 
+def _forward_gated(self: Operator, gate: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Applies the operator to ``gate`` and ``x``."""
+    return self.apply_operator(gate, x)
+
+
 # Exporters name the graph's inputs after forward's arguments, so they are spelt out.
-_FORWARD: dict[tuple[str, ...], Any] = {("x",): _forward_one}
+_FORWARD: dict[tuple[str, ...], Any] = {
+    ("x",): _forward_one,
+    ("gate", "x"): _forward_gated,
+}
 
 if TYPE_CHECKING:
-
-    class Swish(Operator):
-        beta: float
-
-        def __init__(self, beta: float = 1.0) -> None: ...
+    # The modules are made below, one per OpSpec.
+    def __getattr__(name: str) -> type[Any]: ...
 
 
 def _make(spec: OpSpec) -> type[Operator]:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one judgement of a kernel's values: against the reference, within its bounds.
+// The one judgement of a kernel's values: against the op's reference, or where it has none against
+// its own f64 kernel, within their bounds.
 #pragma once
 
 #include <vector>

@@ -103,6 +103,18 @@ double error_in_ulps(const Format& format, long double actual, long double expec
   return error > 0 ? static_cast<double>(error / ulp(format, expected)) : 0;
 }
 
+namespace {
+
+std::vector<long double> all_values(DType dtype) {
+  std::vector<long double> values;
+  for (std::uint64_t bits = 0; bits < 65536; ++bits) {
+    values.push_back(decode(format_of(dtype), bits));
+  }
+  return values;
+}
+
+}  // namespace
+
 std::uint64_t Buffer::bits(std::size_t index) const {
   switch (element_size(dtype_)) {
     case 2: {
@@ -133,7 +145,8 @@ void Buffer::set_bits(std::size_t index, std::uint64_t bits) {
   }
 }
 
-// f32 and f64 are the compiler's own formats: going through decode would only cost time.
+// f32 and f64 are the compiler's own formats, and the two-byte ones fit a table: going through
+// decode would only cost time.
 long double Buffer::value(std::size_t index) const {
   if (dtype_ == DType::f32) {
     float value = 0;
@@ -145,7 +158,9 @@ long double Buffer::value(std::size_t index) const {
     std::memcpy(&value, at(index), sizeof value);
     return value;
   }
-  return decode(format_of(dtype_), bits(index));
+  static const std::vector<long double> tables[] = {all_values(DType::f16),
+                                                    all_values(DType::bf16)};
+  return tables[dtype_ == DType::f16 ? 0 : 1][bits(index)];
 }
 
 void Buffer::set(std::size_t index, long double value) {

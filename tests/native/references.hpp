@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every operator should compute, in long double, and how far its kernels may be off. The
-// formulas are written from the definition, not from the kernels.
+// What operators should compute, in long double, and how far their kernels may be off. The formulas
+// are written from the definition, not from the kernels. An entry is optional: without one, the
+// op's narrower kernels are judged against its own f64 kernel, which the Python tests judge.
 #pragma once
 
 #include <string_view>
@@ -19,9 +20,10 @@ struct Expected {
   long double absolute;
 };
 
-/// A pass from its inputs (order: Pass in op_info.hpp) and the attributes, which the caller has
-/// rounded to the compute type as the kernels do.
-using Formula = Expected (*)(const long double* inputs, const long double* attributes);
+/// A pass from its inputs to its outputs (order: Pass in op_info.hpp). The caller has rounded the
+/// attributes to the compute type as the kernels do.
+using Formula = void (*)(const long double* inputs, const long double* attributes,
+                         Expected* outputs);
 
 /// Each kernel has |error| <= ulps * ulp(value) + slack * cancelled + absolute.
 struct Bound {
@@ -49,17 +51,28 @@ struct OpReference {
   Interval (*bend)(DType dtype, const long double* attributes);
 };
 
-/// Null when the op has no entry yet: see references.cpp for how to add one.
+struct OpReferenceList {
+  const OpReference* first;
+  std::size_t count;
+  const OpReference* begin() const { return first; }
+  const OpReference* end() const { return first + count; }
+};
+OpReferenceList references();
+
+/// Null when the op has no entry: see references.cpp for how to add one.
 const OpReference* find_reference(std::string_view op);
 
-/// The entry, or a failed REQUIRE that says what to add.
-const OpReference& reference_of(const OpInfo& op);
+/// The entry's attribute sets, or some around the defaults. The defaults come first.
+std::vector<std::vector<double>> attribute_sets(const OpInfo& op);
+
+/// The entry's bend, or one wide enough for anything built out of exp.
+Interval bend_of(const OpInfo& op, DType dtype, const std::vector<double>& attributes);
 
 /// Whether the kernels in use fuse multiply and add.
 bool kernels_have_fma();
 
-/// The bound of the kernel in use.
-Bound bound_of(const OpReference& reference, DType dtype, Pass pass);
+/// The bound of the kernel in use: the entry's, or one that fits every op.
+Bound bound_of(const OpInfo& op, DType dtype, Pass pass);
 
 /// Attribute values rounded to the type the kernel computes in.
 std::vector<long double> rounded_attributes(DType dtype, const std::vector<double>& values);

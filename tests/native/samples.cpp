@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "samples.hpp"
 
-#include <cstring>
 #include <sstream>
 
 namespace myops::tests {
@@ -42,56 +41,91 @@ Buffer buffer_of(DType dtype, const std::vector<long double>& values) {
   return buffer;
 }
 
-std::vector<Buffer> pass_inputs(Pass pass, const Buffer& x) {
-  // Short in every format. The periods are coprime, so all pairs occur.
-  constexpr long double gradients[2][7] = {{1, -1, 0.75L, 3, -1.5L, 0.625L, -2},
-                                           {1, 1.25L, -1, 2.5L, -0.875L, 1, 1}};
+std::size_t input_count(const OpInfo& op, Pass pass) {
+  return pass == Pass::forward    ? op.input_count
+         : pass == Pass::backward ? op.input_count + 1
+                                  : 2 * op.input_count + 1;
+}
+
+std::size_t output_count(const OpInfo& op, Pass pass) {
+  return pass == Pass::forward ? 1 : op.input_count;
+}
+
+std::size_t position(const OpInfo& op, Pass pass, std::size_t input) {
+  return input_count(op, pass) - op.input_count + input;
+}
+
+std::vector<Buffer> pass_inputs(const OpInfo& op, Pass pass, const Buffer& x, std::size_t input) {
+  // Short in every format. The periods are coprime, so all combinations occur.
+  static const std::vector<long double> near_one[] = {{1, -1, 0.75L, 3, -1.5L, 0.625L, -2},
+                                                      {1, 1.25L, -1, 2.5L, -0.875L},
+                                                      {1, -0.75L, 1.5L},
+                                                      {-1.25L, 1}};
+  constexpr std::size_t lists = sizeof near_one / sizeof *near_one;
   std::vector<Buffer> inputs;
-  for (std::size_t k = 0; k < static_cast<std::size_t>(pass); ++k) {
-    const std::size_t period = 7 - k * 2;
-    Buffer gradient(x.dtype(), x.count());
-    std::uint64_t bits[7];
-    for (std::size_t i = 0; i < period; ++i) {
-      bits[i] = round_to(format_of(x.dtype()), gradients[k][i]);
+  for (std::size_t k = 0; k < input_count(op, pass); ++k) {
+    if (k == position(op, pass, input)) {
+      inputs.push_back(x);
+      continue;
     }
-    for (std::size_t i = 0; i < x.count(); ++i) gradient.set_bits(i, bits[i % period]);
-    inputs.push_back(gradient);
+    std::vector<std::uint64_t> bits;
+    for (const long double value : near_one[inputs.size() % lists]) {
+      bits.push_back(round_to(format_of(x.dtype()), value));
+    }
+    Buffer other(x.dtype(), x.count());
+    for (std::size_t i = 0; i < x.count(); ++i) other.set_bits(i, bits[i % bits.size()]);
+    inputs.push_back(other);
   }
-  inputs.push_back(x);
   return inputs;
 }
 
-std::vector<Buffer> pass_inputs(Pass pass, const Buffer& x, long double gradient) {
-  Buffer gradients(x.dtype(), x.count());
-  const std::uint64_t bits = round_to(format_of(x.dtype()), gradient);
-  for (std::size_t i = 0; i < x.count(); ++i) gradients.set_bits(i, bits);
-  std::vector<Buffer> inputs(static_cast<std::size_t>(pass), gradients);
-  inputs.push_back(x);
+std::vector<Buffer> pass_inputs_among(const OpInfo& op, Pass pass, const Buffer& x,
+                                      long double others, std::size_t input) {
+  Buffer other(x.dtype(), x.count());
+  const std::uint64_t bits = round_to(format_of(x.dtype()), others);
+  for (std::size_t i = 0; i < x.count(); ++i) other.set_bits(i, bits);
+  std::vector<Buffer> inputs(input_count(op, pass), other);
+  inputs[position(op, pass, input)] = x;
   return inputs;
 }
 
-Buffer run(KernelFn kernel, const std::vector<Buffer>& inputs,
-           const std::vector<double>& attributes) {
-  Buffer output(inputs.front().dtype(), inputs.front().count());
+std::vector<const void*> addresses(const std::vector<Buffer>& inputs, std::size_t begin) {
   std::vector<const void*> from;
-  for (const Buffer& input : inputs) from.push_back(input.data());
-  void* to[] = {output.data()};
-  kernel(from.data(), to, static_cast<std::int64_t>(output.count()), attributes.data());
-  return output;
+  for (const Buffer& input : inputs) from.push_back(input.at(begin));
+  return from;
 }
 
-std::vector<std::vector<double>> attribute_sets(const OpInfo& op) {
-  std::vector<double> defaults;
-  for (std::size_t i = 0; i < op.attribute_count; ++i) {
-    defaults.push_back(op.attributes[i].default_value);
+std::vector<void*> addresses(std::vector<Buffer>& outputs, std::size_t begin) {
+  std::vector<void*> to;
+  for (Buffer& output : outputs) to.push_back(output.at(begin));
+  return to;
+}
+
+std::vector<Buffer> run(const OpInfo& op, Pass pass, KernelFn kernel,
+                        const std::vector<Buffer>& inputs, const std::vector<double>& attributes,
+                        Placement placement) {
+  const Buffer& first = inputs.front();
+  std::vector<Buffer> outputs(output_count(op, pass), Buffer(first.dtype(), first.count()));
+  kernel(addresses(inputs).data(), addresses(outputs).data(),
+         static_cast<std::int64_t>(first.count()), attributes.data(), placement);
+  return outputs;
+}
+
+std::vector<Buffer> parts(const std::vector<Buffer>& whole, std::size_t begin, std::size_t count) {
+  std::vector<Buffer> copies;
+  for (const Buffer& buffer : whole) {
+    Buffer copy(buffer.dtype(), count);
+    for (std::size_t i = 0; i < count; ++i) copy.set_bits(i, buffer.bits(begin + i));
+    copies.push_back(copy);
   }
-  std::vector<std::vector<double>> sets{defaults};
-  if (const OpReference* reference = find_reference(op.name)) {
-    for (const auto& set : reference->attribute_sets) {
-      if (set != defaults) sets.push_back(set);
-    }
+  return copies;
+}
+
+bool is_part(const Buffer& whole, std::size_t begin, const Buffer& piece) {
+  for (std::size_t i = 0; i < piece.count(); ++i) {
+    if (!same_element(piece, i, whole, begin + i)) return false;
   }
-  return sets;
+  return true;
 }
 
 std::string describe(const OpInfo& op, Pass pass, DType dtype,

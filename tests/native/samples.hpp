@@ -41,21 +41,37 @@ Buffer all_patterns(DType dtype);
 /// The numbers of `values`, rounded to the dtype.
 Buffer buffer_of(DType dtype, const std::vector<long double>& values);
 
-/// The inputs of a pass (order: Pass in op_info.hpp) for a one-input op at `x`. The gradients
+/// How many arrays a pass of `op` reads and writes.
+std::size_t input_count(const OpInfo& op, Pass pass);
+std::size_t output_count(const OpInfo& op, Pass pass);
+
+/// Where input `input` of the op stands among the inputs of a pass: after the gradients.
+std::size_t position(const OpInfo& op, Pass pass, std::size_t input);
+
+/// The inputs of a pass with `x` for one input of the op. The gradients and the op's other inputs
 /// change from element to element and are near 1: tiny ones would turn intermediate products
 /// denormal, about which the kernels promise nothing in ulps.
-std::vector<Buffer> pass_inputs(Pass pass, const Buffer& x);
+std::vector<Buffer> pass_inputs(const OpInfo& op, Pass pass, const Buffer& x,
+                                std::size_t input = 0);
 
-/// The same with every gradient equal to `gradient`.
-std::vector<Buffer> pass_inputs(Pass pass, const Buffer& x, long double gradient);
+/// The same with `others` in all elements of the gradients and of the op's other inputs.
+std::vector<Buffer> pass_inputs_among(const OpInfo& op, Pass pass, const Buffer& x,
+                                      long double others, std::size_t input = 0);
 
-/// Runs a kernel over the whole buffers.
-Buffer run(KernelFn kernel, const std::vector<Buffer>& inputs,
-           const std::vector<double>& attributes);
+/// Addresses of element `begin` of each buffer, as kernels take them.
+std::vector<const void*> addresses(const std::vector<Buffer>& inputs, std::size_t begin = 0);
+std::vector<void*> addresses(std::vector<Buffer>& outputs, std::size_t begin = 0);
 
-/// Some attribute sets of the op for tests that are not about accuracy: the defaults and the
-/// reference's.
-std::vector<std::vector<double>> attribute_sets(const OpInfo& op);
+/// Runs a kernel over the whole buffers; returns its outputs.
+std::vector<Buffer> run(const OpInfo& op, Pass pass, KernelFn kernel,
+                        const std::vector<Buffer>& inputs, const std::vector<double>& attributes,
+                        Placement placement = Placement::cache);
+
+/// Elements `begin` to `begin + count` of each buffer, in memory of exactly that size.
+std::vector<Buffer> parts(const std::vector<Buffer>& whole, std::size_t begin, std::size_t count);
+
+/// Whether all elements of `piece` are those of `whole` from `begin` on.
+bool is_part(const Buffer& whole, std::size_t begin, const Buffer& piece);
 
 /// "Swish backward float32 on v3 with {1.702}" for messages.
 std::string describe(const OpInfo& op, Pass pass, DType dtype,

@@ -26,9 +26,13 @@ std::vector<std::string> fused_isas() {
   return names;
 }
 
-std::size_t different(const Buffer& a, const Buffer& b) {
+std::size_t different(const std::vector<Buffer>& a, const std::vector<Buffer>& b) {
   std::size_t count = 0;
-  for (std::size_t i = 0; i < a.count(); ++i) count += same_element(a, i, b, i) ? 0 : 1;
+  for (std::size_t k = 0; k < a.size(); ++k) {
+    for (std::size_t i = 0; i < a[k].count(); ++i) {
+      count += same_element(a[k], i, b[k], i) ? 0 : 1;
+    }
+  }
   return count;
 }
 
@@ -47,16 +51,19 @@ TEST_CASE("all ISAs with fused multiply-add give the same bits") {
   const std::vector<std::string> isas = fused_isas();
   for_each_kernel([&](const OpInfo& op, Pass pass, DType dtype) {
     const Buffer x = element_size(dtype) == 2 ? all_patterns(dtype)
-                                              : spread_patterns(dtype, std::size_t(1) << 18, 11);
-    const std::vector<Buffer> inputs = pass_inputs(pass, x);
-    for (const auto& attributes : attribute_sets(op)) {
-      for (std::size_t i = 1; i < isas.size(); ++i) {
-        const KernelFn one = cpu_kernel_for_isa(isas[0].c_str(), op, pass, dtype);
-        const KernelFn other = cpu_kernel_for_isa(isas[i].c_str(), op, pass, dtype);
-        REQUIRE((one != nullptr && other != nullptr));
-        CHECK_MESSAGE(different(run(one, inputs, attributes), run(other, inputs, attributes)) == 0,
-                      std::string(op.name), ' ', pass_name(pass), ' ',
-                      std::string(dtype_name(dtype)), ": ", isas[0], " against ", isas[i]);
+                                              : spread_patterns(dtype, std::size_t(1) << 17, 11);
+    for (std::size_t input = 0; input < op.input_count; ++input) {
+      const std::vector<Buffer> inputs = pass_inputs(op, pass, x, input);
+      for (const auto& attributes : attribute_sets(op)) {
+        for (std::size_t i = 1; i < isas.size(); ++i) {
+          const KernelFn one = cpu_kernel_for_isa(isas[0].c_str(), op, pass, dtype);
+          const KernelFn other = cpu_kernel_for_isa(isas[i].c_str(), op, pass, dtype);
+          REQUIRE((one != nullptr && other != nullptr));
+          CHECK_MESSAGE(different(run(op, pass, one, inputs, attributes),
+                                  run(op, pass, other, inputs, attributes)) == 0,
+                        std::string(op.name), ' ', pass_name(pass), ' ',
+                        std::string(dtype_name(dtype)), ": ", isas[0], " against ", isas[i]);
+        }
       }
     }
   });
@@ -66,7 +73,7 @@ TEST_SUITE("kernel") {
   TEST_CASE("a half kernel is the f32 kernel between the portable conversions") {
     for_each_kernel([](const OpInfo& op, Pass pass, DType dtype) {
       if (element_size(dtype) != 2) return;
-      const std::vector<Buffer> inputs = pass_inputs(pass, all_patterns(dtype));
+      const std::vector<Buffer> inputs = pass_inputs(op, pass, all_patterns(dtype));
       std::vector<Buffer> widened;
       for (const Buffer& input : inputs) {
         Buffer wide(DType::f32, input.count());
@@ -78,13 +85,16 @@ TEST_SUITE("kernel") {
       }
       for (const auto& attributes : attribute_sets(op)) {
         CAPTURE(describe(op, pass, dtype, attributes));
-        const Buffer actual = run(cpu_kernel(op, pass, dtype), inputs, attributes);
-        const Buffer wide = run(cpu_kernel(op, pass, DType::f32), widened, attributes);
-        Buffer expected(dtype, actual.count());
-        for (std::size_t i = 0; i < wide.count(); ++i) {
-          float value = 0;
-          std::memcpy(&value, wide.at(i), sizeof value);
-          expected.set_bits(i, from_float(dtype, value));
+        const auto actual = run(op, pass, cpu_kernel(op, pass, dtype), inputs, attributes);
+        const auto wide = run(op, pass, cpu_kernel(op, pass, DType::f32), widened, attributes);
+        std::vector<Buffer> expected;
+        for (const Buffer& output : wide) {
+          expected.emplace_back(dtype, output.count());
+          for (std::size_t i = 0; i < output.count(); ++i) {
+            float value = 0;
+            std::memcpy(&value, output.at(i), sizeof value);
+            expected.back().set_bits(i, from_float(dtype, value));
+          }
         }
         CHECK(different(actual, expected) == 0);
       }

@@ -22,31 +22,10 @@ std::vector<std::size_t> sizes() {
   return all;
 }
 
-/// The bend of the function and everything around it, so that blocks differ in range.
-Buffer mixed_values(const OpInfo& op, DType dtype, std::size_t count) {
-  const OpReference& reference = reference_of(op);
-  const auto attributes = rounded_attributes(dtype, reference.attribute_sets.front());
-  const Interval bend = reference.bend(dtype, attributes.data());
-  return spread_values(dtype, {bend.low * 1.2L, bend.high * 1.2L}, count);
-}
-
-std::vector<const void*> pointers(const std::vector<Buffer>& inputs, std::size_t offset) {
-  std::vector<const void*> from;
-  for (const Buffer& input : inputs) from.push_back(input.at(offset));
-  return from;
-}
-
-Buffer part(const Buffer& whole, std::size_t begin, std::size_t count) {
-  Buffer copy(whole.dtype(), count);
-  for (std::size_t i = 0; i < count; ++i) copy.set_bits(i, whole.bits(begin + i));
-  return copy;
-}
-
-bool is_part(const Buffer& whole, std::size_t begin, const Buffer& piece) {
-  for (std::size_t i = 0; i < piece.count(); ++i) {
-    if (!same_element(piece, i, whole, begin + i)) return false;
-  }
-  return true;
+/// Inputs at the bend of the function and everything around it, so that blocks differ in range.
+std::vector<Buffer> mixed_inputs(const OpInfo& op, Pass pass, DType dtype, std::size_t count) {
+  const Interval bend = bend_of(op, dtype, attribute_sets(op).front());
+  return pass_inputs(op, pass, spread_values(dtype, {bend.low * 1.2L, bend.high * 1.2L}, count));
 }
 
 /// Every byte of the sentinel; as a number unlike any result.
@@ -64,26 +43,32 @@ TEST_SUITE("kernel") {
       const std::vector<double> attributes = attribute_sets(op).front();
       CAPTURE(describe(op, pass, dtype, attributes));
       const KernelFn kernel = cpu_kernel(op, pass, dtype);
-      const std::vector<Buffer> inputs =
-          pass_inputs(pass, mixed_values(op, dtype, largest_size + offsets));
+      const std::vector<Buffer> inputs = mixed_inputs(op, pass, dtype, largest_size + offsets);
       const std::vector<Buffer> kept = inputs;
-      const Buffer expected = run(kernel, inputs, attributes);
+      const std::vector<Buffer> expected = run(op, pass, kernel, inputs, attributes);
       const Buffer untouched = sentinels(dtype, largest_size + offsets + 2 * margin);
       for (const std::size_t size : sizes()) {
         for (std::size_t offset = 0; offset < offsets; ++offset) {
-          // Inputs and output differ in alignment.
-          const std::size_t begin = margin + (offset * 7 + 3) % offsets;
-          Buffer output = untouched;
-          void* to[] = {output.at(begin)};
-          kernel(pointers(inputs, offset).data(), to, static_cast<std::int64_t>(size),
-                 attributes.data());
-          bool right = true;
-          for (std::size_t i = 0; i < output.count(); ++i) {
-            const bool inside = i >= begin && i < begin + size;
-            right = right && (inside ? same_element(output, i, expected, offset + i - begin)
-                                     : output.bits(i) == untouched.bits(i));
+          std::vector<Buffer> outputs(expected.size(), untouched);
+          // Inputs and outputs differ in alignment.
+          std::vector<std::size_t> begins;
+          std::vector<void*> to;
+          for (std::size_t k = 0; k < outputs.size(); ++k) {
+            begins.push_back(margin + (offset * 7 + 3 + 5 * k) % offsets);
+            to.push_back(outputs[k].at(begins[k]));
           }
-          CHECK_MESSAGE(right, "size ", size, ", offset ", offset);
+          kernel(addresses(inputs, offset).data(), to.data(), static_cast<std::int64_t>(size),
+                 attributes.data(), Placement::cache);
+          for (std::size_t k = 0; k < outputs.size(); ++k) {
+            bool right = true;
+            for (std::size_t i = 0; i < outputs[k].count(); ++i) {
+              const bool inside = i >= begins[k] && i < begins[k] + size;
+              right = right &&
+                      (inside ? same_element(outputs[k], i, expected[k], offset + i - begins[k])
+                              : outputs[k].bits(i) == untouched.bits(i));
+            }
+            CHECK_MESSAGE(right, "size ", size, ", offset ", offset, ", output ", k);
+          }
         }
       }
       CHECK(inputs == kept);
@@ -95,30 +80,47 @@ TEST_SUITE("kernel") {
       const std::vector<double> attributes = attribute_sets(op).front();
       CAPTURE(describe(op, pass, dtype, attributes));
       const KernelFn kernel = cpu_kernel(op, pass, dtype);
-      const std::vector<Buffer> whole = pass_inputs(pass, mixed_values(op, dtype, largest_size));
-      const Buffer expected = run(kernel, whole, attributes);
+      const std::vector<Buffer> whole = mixed_inputs(op, pass, dtype, largest_size);
+      const std::vector<Buffer> expected = run(op, pass, kernel, whole, attributes);
       for (const std::size_t size : sizes()) {
-        std::vector<Buffer> inputs;
-        for (const Buffer& input : whole) inputs.push_back(part(input, 0, size));
-        CHECK_MESSAGE(is_part(expected, 0, run(kernel, inputs, attributes)), "size ", size);
+        const auto outputs = run(op, pass, kernel, parts(whole, 0, size), attributes);
+        for (std::size_t k = 0; k < outputs.size(); ++k) {
+          CHECK_MESSAGE(is_part(expected[k], 0, outputs[k]), "size ", size, ", output ", k);
+        }
       }
     });
   }
 
   TEST_CASE("an output may be any of the inputs") {
     for_each_kernel([](const OpInfo& op, Pass pass, DType dtype) {
+      constexpr std::size_t count = 777;
+      const KernelFn kernel = cpu_kernel(op, pass, dtype);
+      const std::vector<Buffer> inputs = mixed_inputs(op, pass, dtype, count);
       for (const auto& attributes : attribute_sets(op)) {
         CAPTURE(describe(op, pass, dtype, attributes));
-        const KernelFn kernel = cpu_kernel(op, pass, dtype);
-        const std::vector<Buffer> inputs = pass_inputs(pass, mixed_values(op, dtype, 777));
-        const Buffer expected = run(kernel, inputs, attributes);
+        const std::vector<Buffer> expected = run(op, pass, kernel, inputs, attributes);
+        // The first output is input `shared`, the next the one after it, and so on around.
         for (std::size_t shared = 0; shared < inputs.size(); ++shared) {
-          std::vector<Buffer> changed = inputs;
-          void* to[] = {changed[shared].data()};
-          kernel(pointers(changed, 0).data(), to, 777, attributes.data());
-          CHECK_MESSAGE(is_part(expected, 0, changed[shared]), "input ", shared);
-          for (std::size_t k = 0; k < inputs.size(); ++k) {
-            CHECK((k == shared || changed[k] == inputs[k]));
+          for (std::size_t step = 1; step < std::max<std::size_t>(inputs.size(), 2); ++step) {
+            std::vector<Buffer> changed = inputs;
+            std::vector<bool> overwritten(inputs.size(), false);
+            std::vector<void*> to;
+            for (std::size_t k = 0; k < expected.size(); ++k) {
+              const std::size_t place = (shared + k * step) % inputs.size();
+              overwritten[place] = true;
+              to.push_back(changed[place].data());
+            }
+            kernel(addresses(changed).data(), to.data(), count, attributes.data(),
+                   Placement::cache);
+            for (std::size_t k = 0; k < expected.size(); ++k) {
+              const std::size_t place = (shared + k * step) % inputs.size();
+              CHECK_MESSAGE(is_part(expected[k], 0, changed[place]), "output ", k, " is input ",
+                            place);
+            }
+            for (std::size_t k = 0; k < inputs.size(); ++k) {
+              CHECK((overwritten[k] || changed[k] == inputs[k]));
+            }
+            if (expected.size() == 1) break;
           }
         }
       }
@@ -128,25 +130,34 @@ TEST_SUITE("kernel") {
   TEST_CASE("a far value does not change the bits of its block") {
     constexpr long double infinity = std::numeric_limits<long double>::infinity();
     for_each_kernel([](const OpInfo& op, Pass pass, DType dtype) {
-      const OpReference& reference = reference_of(op);
-      for (const auto& attributes : reference.attribute_sets) {
+      const KernelFn kernel = cpu_kernel(op, pass, dtype);
+      for (const auto& attributes : attribute_sets(op)) {
         CAPTURE(describe(op, pass, dtype, attributes));
-        const Interval bend = reference.bend(dtype, rounded_attributes(dtype, attributes).data());
-        const KernelFn kernel = cpu_kernel(op, pass, dtype);
-        const Buffer x = spread_values(dtype, {bend.low * 0.7L, bend.high * 0.7L}, 256);
-        const Buffer expected = run(kernel, pass_inputs(pass, x), attributes);
+        const Interval bend = bend_of(op, dtype, attributes);
         const long double largest = format_of(dtype).largest();
-        for (const long double far :
-             {bend.low, bend.high, -largest, largest, -infinity, infinity}) {
-          for (const std::size_t position : {0, 100, 255}) {
-            std::vector<Buffer> inputs = pass_inputs(pass, x);
-            inputs.back().set_bits(position, round_to(format_of(dtype), far));
-            const Buffer output = run(kernel, inputs, attributes);
-            bool unchanged = true;
-            for (std::size_t i = 0; i < output.count(); ++i) {
-              unchanged = unchanged && (i == position || output.bits(i) == expected.bits(i));
+        // What is far depends on the op: with the smaller factor, hardly anything that is near is.
+        for (const long double near : {0.7L, 0.05L}) {
+          const Buffer x = spread_values(dtype, {bend.low * near, bend.high * near}, 256);
+          const std::vector<Buffer> inputs = pass_inputs(op, pass, x);
+          const std::vector<Buffer> expected = run(op, pass, kernel, inputs, attributes);
+          for (const long double far :
+               {bend.low, bend.high, -largest, largest, -infinity, infinity}) {
+            for (const std::size_t place : {0, 100, 255}) {
+              for (std::size_t input = 0; input < op.input_count; ++input) {
+                std::vector<Buffer> changed = inputs;
+                changed[position(op, pass, input)].set_bits(place, round_to(format_of(dtype), far));
+                const auto outputs = run(op, pass, kernel, changed, attributes);
+                bool unchanged = true;
+                for (std::size_t k = 0; k < outputs.size(); ++k) {
+                  for (std::size_t i = 0; i < x.count(); ++i) {
+                    unchanged =
+                        unchanged && (i == place || outputs[k].bits(i) == expected[k].bits(i));
+                  }
+                }
+                CHECK_MESSAGE(unchanged, static_cast<double>(far), " in input ", input, " at ",
+                              place);
+              }
             }
-            CHECK_MESSAGE(unchanged, static_cast<double>(far), " at ", position);
           }
         }
       }

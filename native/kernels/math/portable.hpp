@@ -26,6 +26,11 @@
 namespace myops {
 inline namespace MYOPS_ISA_NAME {
 
+/// `Range::common` may assume that the input is in the range the operator calls common (where no
+/// intermediate value leaves the exponent range); `Range::full` holds for every input and gives the
+/// same bits on the common ones.
+enum class Range { common, full };
+
 template <class T>
 struct FloatTraits;
 
@@ -94,6 +99,11 @@ MYOPS_FN T at_most(T x, T limit) {
 template <class T>
 MYOPS_FN T at_least(T x, T limit) {
   return x < limit ? limit : x;
+}
+
+template <class T>
+MYOPS_FN T magnitude(T x) {
+  return bit_cast<T>(to_bits(x) & ~FloatTraits<T>::sign_bit);
 }
 
 }  // namespace MYOPS_ISA_NAME

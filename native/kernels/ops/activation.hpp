@@ -6,9 +6,9 @@
 //   inputs, attributes           names and defaults, in schema order
 //   Name(const double*)          folds the attribute values into constants
 //   forward(x), backward(g, x), double_backward(h, g, x)   see Pass in op_info.hpp
-// Each is templated on Range. `Range::common` may assume range_key(x) <= range_limit() for every
-// element; `Range::full` holds for all inputs and gives the same bits on the common ones. The
-// driver picks per block.
+// Each is templated on Range. A functor whose two ranges differ also has range_key(x) and
+// range_limit(): a block is common when no element's key is above the limit. The driver picks per
+// block; without the two it uses Range::common throughout.
 #pragma once
 
 #include <array>
@@ -18,8 +18,6 @@
 
 namespace myops {
 inline namespace MYOPS_ISA_NAME {
-
-enum class Range { common, full };
 
 /// Swish, y = x * sigmoid(beta * x) (Ramachandran, Zoph, Le 2017, "Searching for Activation
 /// Functions"); beta 1 is SiLU, beta 1.702 is the quick form of GELU.
@@ -66,11 +64,10 @@ struct Swish {
 
   /// The pieces all passes share, at x already flipped to positive beta.
   struct Terms {
-    T clamped;      // x within [lower, upper]
-    T e;            // exp(-beta x) * shrink_1 * shrink_2
-    T denominator;  // 1 + e
-    T shrink_1;     // powers of two that bring e back into the exponent's range;
-    T shrink_2;     // two of them, because one could itself underflow
+    T clamped;             // x within [lower, upper]
+    CappedPower<T> power;  // brings results of the tail back into the exponent's range
+    T e;                   // exp(-beta x), times the shrink factors
+    T denominator;         // 1 + e
   };
 
   template <Range range>
@@ -79,26 +76,10 @@ struct Swish {
     t.clamped = at_most(x, upper);
     if constexpr (range == Range::full) t.clamped = at_least(t.clamped, lower);
     const SplitExp<T> split = split_exp2(t.clamped, scale);
-    T biased = split.biased;
-    t.shrink_1 = t.shrink_2 = T(1);
-    if constexpr (range == Range::full) {
-      constexpr T last = round_and_bias<T> + T(FloatTraits<T>::bias - 1);
-      biased = at_most(split.biased, last);
-      const UInt excess = to_bits(split.biased) - to_bits(biased);
-      const UInt half = excess >> 1;
-      t.shrink_1 = exp2_minus<T>(half);
-      t.shrink_2 = exp2_minus<T>(excess - half);
-    }
-    const T power = exp2_of(biased);
-    t.e = split.mantissa * power;
-    t.denominator = multiply_add(split.mantissa, power, T(1));
+    t.power = cap_above<range>(split.biased);
+    t.e = split.mantissa * t.power.power;
+    t.denominator = multiply_add(split.mantissa, t.power.power, T(1));
     return t;
-  }
-
-  template <Range range>
-  MYOPS_FN static T rescale(T y, const Terms& t) {
-    if constexpr (range == Range::full) return y * t.shrink_1 * t.shrink_2;
-    return y;
   }
 
   template <Range range>
@@ -107,7 +88,7 @@ struct Swish {
     const Terms t = terms<range>(x);
     T numerator = x;
     if constexpr (range == Range::full) numerator = x < zero_below ? T(-0.0) : x;
-    return flip_sign(rescale<range>(numerator / t.denominator, t), sign);
+    return flip_sign(t.power.template rescale<range>(numerator / t.denominator), sign);
   }
 
   template <Range range>
@@ -123,7 +104,7 @@ struct Swish {
     const Terms t = terms<range>(x);
     const T s = sigmoid<range>(x, t);
     const T bracket = multiply_add(beta * t.clamped, t.e * s, T(1));
-    return rescale<range>(grad * s * bracket, t);
+    return t.power.template rescale<range>(grad * s * bracket);
   }
 
   template <Range range>
@@ -134,11 +115,117 @@ struct Swish {
     const T one_minus_s = t.e * s;
     const T bracket = multiply_add(beta * t.clamped, one_minus_s - s, T(2));
     const T second = beta * s * one_minus_s * bracket;
-    return flip_sign(grad_grad * grad * rescale<range>(second, t), sign);
+    return flip_sign(grad_grad * grad * t.power.template rescale<range>(second), sign);
   }
 };
 
-#define MYOPS_ACTIVATION_OPS(X) X(Swish, swish)
+/// HardSwish, y = x * min(max(x + 3, 0), 6) / 6 (Howard et al. 2019, "Searching for MobileNetV3").
+/// Computed so that it is finite for all finite x and 0 at -inf. At the corners -3 and 3 the
+/// derivative is that of torch: 0 and 1.
+///
+/// Accuracy for f32, over all floats: forward 2 ulp, backward 2 ulp + 6e-8 |g|.
+template <class T>
+struct HardSwish {
+  static constexpr std::array<const char*, 1> inputs{"x"};
+  static constexpr std::array<AttributeInfo, 0> attributes{};
+
+  MYOPS_FN explicit HardSwish(const double*) {}
+
+  template <Range range>
+  MYOPS_FN T forward(T x) const {
+    const T clamped = at_least(x, T(-3));
+    return clamped * (at_most(clamped + T(3), T(6)) * T(1.0 / 6));
+  }
+
+  template <Range range>
+  MYOPS_FN T backward(T grad, T x) const {
+    const T inside = multiply_add(x, T(1.0 / 3), T(0.5));
+    const T below = x > T(-3) ? inside : T(0);
+    const T slope = x < T(3) ? below : T(1);
+    return grad * (x != x ? x : slope);
+  }
+
+  template <Range range>
+  MYOPS_FN T double_backward(T grad_grad, T grad, T x) const {
+    const T inside = x > T(-3) && x < T(3) ? T(1.0 / 3) : T(0);
+    return grad_grad * grad * (x != x ? x : inside);
+  }
+};
+
+/// Mish, y = x * tanh(log(1 + exp(x))) (Misra 2019, "Mish: A Self Regularized Non-Monotonic
+/// Activation Function").
+///
+/// With e = exp(x), n = e (e + 2) and D = n + 2:
+///   w   = tanh(softplus(x)) = n / D,   y = x w
+///   w'  = 2 D' / D^2,                  D'  = 2 e (e + 1)
+///   w'' = 2 (D'' - 2 D'^2 / D) / D^2,  D'' = 2 e (2 e + 1)
+/// Limits: +inf -> +inf, -inf -> -0; NaN stays NaN.
+///
+/// Accuracy for f32 with FMA, over all floats: forward 4 ulp, backward 6 ulp + 1.2e-7 |g|.
+template <class T>
+struct Mish {
+  using UInt = typename FloatTraits<T>::UInt;
+  static constexpr std::array<const char*, 1> inputs{"x"};
+  static constexpr std::array<AttributeInfo, 0> attributes{};
+
+  // Above it w is 1; below the lower bound y underflows to zero.
+  static constexpr T upper = sizeof(T) == 4 ? T(20) : T(40);
+  static constexpr T lower = sizeof(T) == 4 ? T(-112) : T(-755);
+
+  MYOPS_FN explicit Mish(const double*) {}
+
+  MYOPS_FN UInt range_key(T x) const { return to_bits(x); }
+  MYOPS_FN UInt range_limit() const { return to_bits(sizeof(T) == 4 ? T(-87) : T(-708)); }
+
+  struct Terms {
+    T clamped;
+    CappedPower<T> power;
+    T e;
+    T n;
+  };
+
+  template <Range range>
+  MYOPS_FN static Terms terms(T x) {
+    Terms t;
+    t.clamped = at_most(x, upper);
+    if constexpr (range == Range::full) t.clamped = at_least(t.clamped, lower);
+    const SplitExp<T> split = split_exp2(t.clamped, two_float<T>(log2_e_hi, log2_e_lo));
+    t.power = cap_below<range>(split.biased);
+    t.e = split.mantissa * t.power.power;
+    t.n = t.e * (t.e + T(2));
+    return t;
+  }
+
+  template <Range range>
+  MYOPS_FN T forward(T x) const {
+    const Terms t = terms<range>(x);
+    T factor = x;
+    if constexpr (range == Range::full) factor = x < lower ? T(-0.0) : x;
+    return t.power.template rescale<range>(factor * (t.n / (t.n + T(2))));
+  }
+
+  template <Range range>
+  MYOPS_FN T backward(T grad, T x) const {
+    const Terms t = terms<range>(x);
+    const T r = T(1) / (t.n + T(2));
+    const T w_slope = T(4) * t.e * (t.e + T(1)) * r * r;
+    return grad * t.power.template rescale<range>(multiply_add(t.clamped, w_slope, t.n * r));
+  }
+
+  template <Range range>
+  MYOPS_FN T double_backward(T grad_grad, T grad, T x) const {
+    const Terms t = terms<range>(x);
+    const T r = T(1) / (t.n + T(2));
+    const T d1 = T(2) * t.e * (t.e + T(1));
+    const T d2 = T(2) * t.e * multiply_add(T(2), t.e, T(1));
+    const T w_slope = T(2) * d1 * r * r;
+    const T w_curve = T(2) * r * r * (d2 - T(2) * d1 * (d1 * r));
+    const T second = multiply_add(t.clamped, w_curve, T(2) * w_slope);
+    return grad_grad * grad * t.power.template rescale<range>(second);
+  }
+};
+
+#define MYOPS_ACTIVATION_OPS(X) X(Swish, swish) X(HardSwish, hardswish) X(Mish, mish)
 
 }  // namespace MYOPS_ISA_NAME
 }  // namespace myops

@@ -3,8 +3,13 @@
 #pragma once
 
 #include "ops/activation.hpp"
+#include "ops/gated.hpp"
+#include "ops/gelu.hpp"
 
-#define MYOPS_ALL_OPS(X) MYOPS_ACTIVATION_OPS(X)
+#define MYOPS_ALL_OPS(X)  \
+  MYOPS_ACTIVATION_OPS(X) \
+  MYOPS_GELU_OPS(X)       \
+  MYOPS_GATED_OPS(X)
 
 namespace myops {
 inline namespace MYOPS_ISA_NAME {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whom the operators are measured against in PyTorch, and on what data.
 
-``TORCH_RIVALS`` is the one table a new operator adds to. Its rivals in ONNX Runtime follow from
-its ``OpSpec`` (``ort_rows``).
+``TORCH_RIVALS`` holds torch's own forms where it has any. Rivals in ONNX Runtime follow from the
+``OpSpec`` (``ort_rows``).
 """
 
 from __future__ import annotations
@@ -62,14 +62,16 @@ class Data:
 
     @classmethod
     def make(cls, spec: OpSpec, elements: int, dtype: str, seed: int = 0) -> Data:
-        """Normally distributed inputs, as activations are, inside the operator's domain."""
+        """Normally distributed inputs, as activations are, inside the operator's domain. Further
+        inputs stay within 1, so that a chain of products stays finite."""
         generator = np.random.default_rng(seed)
         numpy_type = numpy_dtype(dtype)
         inputs = []
         for _ in spec.inputs:
             inputs.append(_aligned(elements, numpy_type))
             values = generator.standard_normal(elements, np.float32)
-            inputs[-1][:] = values.clip(*spec.domain).astype(numpy_type)
+            limits = spec.domain if len(inputs) == 1 else (-1.0, 1.0)
+            inputs[-1][:] = values.clip(*limits).astype(numpy_type)
         return cls(tuple(inputs), _aligned(elements, numpy_type), _aligned(elements, numpy_type))
 
 
@@ -120,9 +122,40 @@ def _silu(out: torch.Tensor, scratch: torch.Tensor, x: torch.Tensor) -> object:
     return silu(x, out=out)
 
 
+def _gated(activation: Callable[..., object]) -> Callable[..., object]:
+    """``activation(gate)`` into scratch, then the product."""
+
+    def compute(out: torch.Tensor, scratch: torch.Tensor, gate: Any, x: Any) -> object:
+        import torch
+
+        activation(scratch, out, gate)
+        return torch.mul(scratch, x, out=out)
+
+    return compute
+
+
+def _native(name: str, **options: Any) -> Callable[..., object]:
+    """One of torch's fused activations, into ``out``."""
+
+    def compute(out: torch.Tensor, scratch: torch.Tensor, x: torch.Tensor) -> object:
+        import torch
+
+        function: Any = getattr(torch.ops.aten, name).out
+        return function(x, out=out, **options)
+
+    return compute
+
+
 TORCH_RIVALS: dict[str, tuple[TorchRival, ...]] = {
     "Swish": (TorchRival("x*sigmoid(x)", _composed_swish), TorchRival("F.silu", _silu)),
+    "HardSwish": (TorchRival("F.hardswish", _native("hardswish")),),
+    "Mish": (TorchRival("F.mish", _native("mish")),),
+    "Gelu": (TorchRival("F.gelu", _native("gelu")),),
+    "GeluTanh": (TorchRival("F.gelu tanh", _native("gelu", approximate="tanh")),),
+    "SwiGLU": (TorchRival("F.silu, mul", _gated(_silu)),),
+    "GeGLU": (TorchRival("F.gelu, mul", _gated(_native("gelu"))),),
 }
+"""Operators that are not here have their rows in ONNX Runtime only."""
 
 
 def _tensor(array: npt.NDArray[Any]) -> torch.Tensor:

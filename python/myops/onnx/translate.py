@@ -8,15 +8,12 @@ onnxscript takes over half a second, so its side is done when, and if, somebody 
 from __future__ import annotations
 
 import functools
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import linecache
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from myops._after_import import call_after_import
 from myops._errors import ExportError
 from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS, OpSpec
 
@@ -135,39 +132,9 @@ def _register_torchlib(registration: ModuleType) -> None:
             decorate(_translation(spec))
 
 
-class _AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Calls ``_register_torchlib`` right after the registry module has been imported."""
-
-    def __init__(self) -> None:
-        self._loader: Any = None
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != _REGISTRY_MODULE:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            self._loader, spec.loader = spec.loader, self
-        return spec
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self._loader.create_module(spec)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        _register_torchlib(module)
-
-
 @functools.cache
 def install() -> None:
     """Makes both exporters of ``torch.onnx.export`` know the operators, once per process."""
     for spec in SPECS:
         _register_torchscript(spec)
-    registration = sys.modules.get(_REGISTRY_MODULE)
-    if registration is not None:
-        _register_torchlib(registration)
-    else:
-        sys.meta_path.insert(0, _AfterImport())
+    call_after_import(_REGISTRY_MODULE, _register_torchlib)

@@ -105,11 +105,11 @@ class Report:
         in_ulp = any(row.tolerance.ulp for row in worst)
         unit = "max error in ulp" if in_ulp else "max absolute error"
         table = Table(title=f"Every layer against float64, {unit}", title_justify="left")
-        table.add_column("")
-        table.add_column("dtype")
+        table.add_column("", no_wrap=True)
+        table.add_column("dtype", no_wrap=True)
         for party in parties:
-            table.add_column(party, justify="right")
-        table.add_column("allowed", justify="right")
+            table.add_column(party, justify="right", overflow="fold")
+        table.add_column("allowed", justify="right", overflow="fold")
         cells = {(row.subject, row.dtype, row.party): row for row in worst}
         for subject, dtype in dict.fromkeys((row.subject, row.dtype) for row in worst):
             found = [cells.get((subject, dtype, party)) for party in parties]

@@ -11,7 +11,7 @@ int main() {
   const void* inputs[] = {x};
   void* outputs[] = {y};
   const double attributes[] = {1.702};
-  myops::cpu_kernel(*swish, myops::Pass::forward, myops::DType::f32)(inputs, outputs, 2,
-                                                                     attributes);
+  const myops::KernelFn kernel = myops::cpu_kernel(*swish, myops::Pass::forward, myops::DType::f32);
+  kernel(inputs, outputs, 2, attributes, myops::Placement::cache);
   return std::fabs(y[0] - 0.8457957659f) < 1e-6f && y[1] == 0.0f ? 0 : 2;
 }

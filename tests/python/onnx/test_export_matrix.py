@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import myops.nn
 import onnx
 import pytest
@@ -11,8 +13,9 @@ from myops import ort
 from myops._errors import ExportError
 from myops.onnx import model as onnx_model
 from myops.onnx.export import DYNAMO_OPSETS, TORCHSCRIPT_OPSETS, export
-from myops.spec import DOMAIN, DOMAIN_VERSION
+from myops.spec import DOMAIN, DOMAIN_VERSION, SWISH
 
+from ..support import each_representative, each_spec, each_spec_with
 from .support import (
     DTYPES,
     MODES,
@@ -21,7 +24,6 @@ from .support import (
     close,
     each_exporter,
     each_mode,
-    each_spec,
     our_nodes,
     plain_session,
     ran_with_plugin,
@@ -33,22 +35,23 @@ from .support import (
 BFLOAT16_SINCE = 13
 
 
-def _cases() -> list:
-    cases = []
+def _all_cases() -> Iterator[tuple[str, str, int]]:
     for opset in (9, 11, 12, 13, 15, 18, 21, 23):
         for dtype in DTYPES:
             if dtype != "bfloat16" or opset >= BFLOAT16_SINCE:
-                cases.append(("torchscript", dtype, opset))
+                yield "torchscript", dtype, opset
     # An export by dynamo takes most of a second: opsets in one dtype, dtypes in two opsets.
-    cases += [("dynamo", "float32", opset) for opset in (18, 21, 23, 24, 25)]
-    cases += [("dynamo", d, o) for d in ("float64", "float16", "bfloat16") for o in (18, 25)]
-    return [pytest.param(*case, id="-".join(map(str, case))) for case in cases]
+    yield from (("dynamo", "float32", opset) for opset in (18, 21, 23, 24, 25))
+    yield from (("dynamo", d, o) for d in ("float64", "float16", "bfloat16") for o in (18, 25))
 
 
-each_case = pytest.mark.parametrize(("exporter", "dtype", "opset"), _cases())
+# What depends on the operator is its body: the oldest opset, and all dtypes in a newer one.
+FEW_CASES = [("torchscript", "float32", 9), *(("torchscript", dtype, 18) for dtype in DTYPES)]
+FEW_CASES.append(("dynamo", "float32", 18))
+
+each_case = each_spec_with(("exporter", "dtype", "opset"), _all_cases(), FEW_CASES)
 
 
-@each_spec
 @each_mode
 @each_case
 def test_file(spec, exported, exporter, mode, dtype, opset):
@@ -87,7 +90,6 @@ def test_file(spec, exported, exporter, mode, dtype, opset):
         assert (entry.domain, entry.version) == ("", opset)
 
 
-@each_spec
 @each_mode
 @each_case
 def test_dynamic_dims(spec, exported, exporter, mode, dtype, opset):
@@ -97,7 +99,6 @@ def test_dynamic_dims(spec, exported, exporter, mode, dtype, opset):
     assert onnx_model.dims(model.graph.output[0]) == ["N", 12]
 
 
-@each_spec
 @each_mode
 @each_case
 def test_runs(spec, exported, exporter, mode, dtype, opset, tmp_path):
@@ -114,7 +115,6 @@ def test_runs(spec, exported, exporter, mode, dtype, opset, tmp_path):
             plain_session(path)
 
 
-@each_spec
 @each_case
 def test_portable_file_is_fused_only_with_the_plugin(
     spec, exported, exporter, dtype, opset, tmp_path
@@ -123,8 +123,9 @@ def test_portable_file_is_fused_only_with_the_plugin(
     x = net.example()
     assert ran_with_plugin(path, x, tmp_path).count(spec.name) == 1
     without = ran_without_plugin(path, x, tmp_path)
-    assert spec.name not in without
-    if spec.name == "Swish" and dtype != "float64":
+    # ONNX Runtime may fuse the body into an operator of its own that has the same name.
+    assert spec.name not in without or onnx.defs.has(spec.name)
+    if spec is SWISH and dtype != "float64":
         assert "QuickGelu" in without
 
 
@@ -143,7 +144,7 @@ def test_nodes_of_a_custom_file(spec, exporter, tmp_path):
     assert report.to_dict()["path"] == str(tmp_path / "m.onnx")
 
 
-@each_spec
+@each_representative
 @each_mode
 @pytest.mark.parametrize("opset", [9, 11, 12])
 def test_bfloat16_before_onnx_had_it(spec, mode, opset, tmp_path, check_message):
@@ -154,8 +155,7 @@ def test_bfloat16_before_onnx_had_it(spec, mode, opset, tmp_path, check_message)
     assert list(tmp_path.iterdir()) == []
 
 
-@each_spec
-@pytest.mark.parametrize("opset", [*range(9, 19), 25])
+@each_spec_with("opset", [*range(9, 19), 25], [9])
 def test_auto_delivers_every_opset(spec, opset, tmp_path):
     """The dynamo exporter writes 18 where it is asked for less, without a word."""
     net = Net(spec, torch.float32)
@@ -177,7 +177,7 @@ def test_auto_delivers_every_opset(spec, opset, tmp_path):
         ("auto", 99),
     ],
 )
-@each_spec
+@each_representative
 def test_opset_that_is_not_delivered(spec, exporter, opset, tmp_path, check_message):
     net = Net(spec, torch.float32)
     with pytest.raises(ExportError) as raised:

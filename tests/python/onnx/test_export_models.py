@@ -12,6 +12,7 @@ from myops.onnx import model as onnx_model
 from myops.onnx.export import export
 from myops.spec import DOMAIN
 
+from ..support import each_representative, one_spec
 from .support import (
     Call,
     attributes,
@@ -19,7 +20,6 @@ from .support import (
     close,
     each_exporter,
     each_mode,
-    each_spec,
     each_way,
     our_nodes,
     plain_session,
@@ -108,7 +108,7 @@ BODIES = {
 }
 
 
-@each_spec
+@each_representative
 @each_exporter
 @pytest.mark.parametrize("body", BODIES)
 def test_merged_and_dead_calls(spec, exporter, body, tmp_path):
@@ -124,7 +124,7 @@ def test_merged_and_dead_calls(spec, exporter, body, tmp_path):
     _agrees(report.path, model)
 
 
-@each_spec
+@each_representative
 @each_way
 def test_nested_modules(spec, exporter, mode, tmp_path):
     class Block(torch.nn.Module):
@@ -147,7 +147,7 @@ def test_nested_modules(spec, exporter, mode, tmp_path):
     _agrees(report.path, model, plain=mode != "custom")
 
 
-@each_spec
+@each_representative
 @each_mode
 def test_branches_of_a_condition(spec, mode, tmp_path):
     """Both branches are in the file, one of them runs."""
@@ -169,7 +169,7 @@ def test_branches_of_a_condition(spec, mode, tmp_path):
         _agrees(report.path, model, x, plain=mode != "custom")
 
 
-@each_spec
+@each_representative
 @each_mode
 def test_body_of_a_loop(spec, mode, tmp_path):
     from torch._higher_order_ops.while_loop import while_loop
@@ -205,7 +205,7 @@ def test_model_without_our_operators(exporter, mode, tmp_path):
     _agrees(report.path, torch.nn.ReLU())
 
 
-@each_spec
+@each_representative
 @each_way
 @pytest.mark.parametrize("other", ["float64", "float16", "bfloat16"])
 def test_two_dtypes(spec, mode, exporter, other, tmp_path):
@@ -218,7 +218,7 @@ def test_two_dtypes(spec, mode, exporter, other, tmp_path):
         close(run(session(report.path), X), model(X), tolerance)
 
 
-@each_spec
+@one_spec
 @pytest.mark.parametrize("opset", [9, 13])
 def test_two_dtypes_below_cast_like(spec, opset, tmp_path, check_message):
     model = Call(lambda x: call(spec, x) + call(spec, x.double()).float())
@@ -248,7 +248,7 @@ def _wrapped(spec, symbolic: bool) -> type[torch.autograd.Function]:
     return Wrapped
 
 
-@each_spec
+@each_representative
 @pytest.mark.parametrize("mode", ["custom", "portable"])
 def test_operator_lost_in_a_function_of_the_users_own(spec, mode, tmp_path, check_message):
     """The TorchScript exporter writes the user's symbolic instead of our node and says nothing."""
@@ -263,7 +263,7 @@ def test_operator_lost_in_a_function_of_the_users_own(spec, mode, tmp_path, chec
     assert report.operators == {spec.name: 1}
 
 
-@each_spec
+@one_spec
 def test_one_of_two_calls_lost(spec, tmp_path):
     model = Call(lambda x: call(spec, _wrapped(spec, symbolic=True).apply(x)))
     with pytest.raises(ExportError):
@@ -271,7 +271,7 @@ def test_one_of_two_calls_lost(spec, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@each_spec
+@one_spec
 @each_exporter
 def test_function_of_the_users_own_that_hides_nothing(spec, exporter, tmp_path):
     model = Call(_wrapped(spec, symbolic=False).apply)
@@ -289,7 +289,7 @@ COMPUTED = {
 }
 
 
-@each_spec
+@each_representative
 @each_exporter
 @pytest.mark.parametrize("value", COMPUTED)
 def test_attribute_computed_from_the_input(spec, exporter, value, tmp_path):
@@ -301,18 +301,38 @@ def test_attribute_computed_from_the_input(spec, exporter, value, tmp_path):
         assert list(tmp_path.iterdir()) == []
 
 
-@each_spec
+@one_spec
 @each_exporter
 def test_attribute_of_a_static_shape_is_a_number(spec, exporter, tmp_path):
     for attribute in spec.attributes:
-        model = Call(lambda x, name=attribute.name: call(spec, x, **{name: 1.0 / x.shape[1]}))
+        model = Call(
+            lambda x, name=attribute.name: call(spec, x, **{name: float(1.0 / x.shape[1])})
+        )
         report = export(model, X, tmp_path / "m.onnx", exporter=exporter, dynamic={"x": {0: "N"}})
         (node,) = our_nodes(onnx.load(report.path))
         given = {a.name: a.f for a in node.attribute}
         assert given[attribute.name] == pytest.approx(1 / 3, rel=1e-7)
 
 
-@each_spec
+@each_representative
+@each_exporter
+def test_attribute_of_a_buffer_is_a_number(spec, exporter, tmp_path):
+    """What does not depend on the inputs may be computed from the model's own state."""
+
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = 0.75 + torch.zeros(1).sum().item()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return call(spec, x, **dict.fromkeys(spec.defaults(), self.scale * 2))
+
+    report = export(Scaled(), X, tmp_path / "m.onnx", exporter=exporter, dynamic={"x": {0: "N"}})
+    (node,) = our_nodes(onnx.load(report.path))
+    assert {a.name: a.f for a in node.attribute} == dict.fromkeys(spec.defaults(), 1.5)
+
+
+@each_representative
 @each_exporter
 def test_attribute_of_a_buffer_is_a_number(spec, exporter, tmp_path):
     """What does not depend on the inputs may be computed from the model's own state."""
@@ -355,7 +375,7 @@ def test_attribute_forms(spec, exporter, form, tmp_path):
     }
 
 
-@each_spec
+@each_representative
 @each_exporter
 def test_backward_pass_in_a_model_is_an_error(spec, exporter, tmp_path, check_message):
     op = getattr(getattr(torch.ops, DOMAIN), spec.torch_name + "_backward")
@@ -366,7 +386,7 @@ def test_backward_pass_in_a_model_is_an_error(spec, exporter, tmp_path, check_me
     assert list(tmp_path.iterdir()) == []
 
 
-@each_spec
+@each_representative
 @each_exporter
 def test_out_form_in_a_model_is_an_error(spec, exporter, tmp_path, check_message):
     def body(x: torch.Tensor) -> torch.Tensor:

@@ -15,13 +15,14 @@ from myops._errors import ExportError, UsageError
 from myops.onnx import model as onnx_model
 from myops.onnx.export import export
 
+from ..support import each_representative, each_spec_with, one_spec
 from .support import (
+    EXPORTERS,
     Call,
     Net,
     call,
     close,
     each_exporter,
-    each_spec,
     each_way,
     our_nodes,
     plain_session,
@@ -31,7 +32,7 @@ from .support import (
 X = torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
 
 
-@each_spec
+@one_spec
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
@@ -56,7 +57,7 @@ def test_unusable_arguments(spec, arguments, word, tmp_path, check_message):
     assert list(tmp_path.iterdir()) == []
 
 
-@each_spec
+@one_spec
 @pytest.mark.parametrize("args", [(), (X, X)])
 def test_arguments_that_do_not_fit_forward(spec, args, tmp_path, check_message):
     with pytest.raises(UsageError) as raised:
@@ -73,7 +74,7 @@ class TwoInputs(torch.nn.Module):
         return call(self.spec, left @ right)
 
 
-@each_spec
+@each_representative
 @each_exporter
 def test_names_and_dims_of_several_inputs(spec, exporter, tmp_path):
     report = export(
@@ -89,7 +90,7 @@ def test_names_and_dims_of_several_inputs(spec, exporter, tmp_path):
     assert onnx_model.dims(model.graph.output[0]) == ["rows", 4]
 
 
-@each_spec
+@one_spec
 @each_exporter
 def test_keyword_arguments(spec, exporter, tmp_path):
     report = export(
@@ -113,7 +114,7 @@ class WithNumber(torch.nn.Module):
         return call(self.spec, x) * scale
 
 
-@each_spec
+@one_spec
 @each_exporter
 @pytest.mark.parametrize("args", [(X,), (X, 2.0)], ids=["default", "given"])
 def test_numbers_do_not_become_inputs(spec, exporter, args, tmp_path):
@@ -122,7 +123,7 @@ def test_numbers_do_not_become_inputs(spec, exporter, args, tmp_path):
     assert [value.name for value in onnx.load(report.path).graph.input] == ["x"]
 
 
-@each_spec
+@one_spec
 @each_exporter
 def test_dim_the_model_fixes(spec, exporter, tmp_path):
     """A name that does not survive the export is an error."""
@@ -140,7 +141,7 @@ def test_dim_the_model_fixes(spec, exporter, tmp_path):
         assert list(tmp_path.iterdir()) == []
 
 
-@each_spec
+@one_spec
 @each_exporter
 @pytest.mark.parametrize("existing", [True, False])
 def test_failed_export_leaves_the_folder_alone(spec, exporter, existing, tmp_path, monkeypatch):
@@ -180,7 +181,7 @@ def test_model_that_cannot_be_exported(exporter, tmp_path, check_message):
     assert path.read_bytes() == b"precious"
 
 
-@each_spec
+@one_spec
 @each_exporter
 def test_existing_file_is_replaced_and_folders_are_made(spec, exporter, tmp_path):
     path = tmp_path / "new" / "folder" / "m.onnx"
@@ -191,7 +192,7 @@ def test_existing_file_is_replaced_and_folders_are_made(spec, exporter, tmp_path
     export(model, X, str(path), exporter=exporter)
 
 
-@each_spec
+@one_spec
 @each_way
 @pytest.mark.filterwarnings("ignore")
 def test_weights_above_the_limit_go_beside(spec, exporter, mode, tmp_path, monkeypatch):
@@ -211,7 +212,7 @@ def test_weights_above_the_limit_go_beside(spec, exporter, mode, tmp_path, monke
         close(run(plain_session(moved / "m.onnx"), X), model(X), "float32")
 
 
-@each_spec
+@one_spec
 @each_exporter
 def test_weights_below_the_limit_are_inside(spec, exporter, tmp_path):
     """The dynamo exporter alone would always write a file beside."""
@@ -220,7 +221,7 @@ def test_weights_below_the_limit_are_inside(spec, exporter, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
 
 
-@each_spec
+@one_spec
 @each_exporter
 @pytest.mark.parametrize("fails", [False, True])
 def test_training_modes_are_restored(spec, exporter, fails, tmp_path):
@@ -239,7 +240,7 @@ def test_training_modes_are_restored(spec, exporter, fails, tmp_path):
     assert [module.training for module in model.modules()] == modes
 
 
-@each_spec
+@one_spec
 @each_exporter
 def test_model_and_inputs_are_left_alone(spec, exporter, tmp_path):
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), Call(lambda x: call(spec, x)))
@@ -261,8 +262,7 @@ def _exports(spec, value: float, dtype: torch.dtype, exporter: str, path) -> lis
     return [str(w.message) for w in caught if str(w.message).startswith("[myops")]
 
 
-@each_spec
-@each_exporter
+@each_spec_with("exporter", EXPORTERS, ["torchscript"])
 def test_rounded_attribute_of_a_float64_model_is_announced(spec, exporter, tmp_path):
     for value in (0.1,) if exporter == "dynamo" else (0.1, 1.702, -1 / 3):
         texts = _exports(spec, value, torch.float64, exporter, tmp_path / "m.onnx")
@@ -273,19 +273,19 @@ def test_rounded_attribute_of_a_float64_model_is_announced(spec, exporter, tmp_p
             assert repr(float(np.float32(value))) in text
 
 
-@each_spec
+@one_spec
 @pytest.mark.parametrize("value", [0.5, 0.0009765625, 1.0, 1024.0009765625, 3.0517578125e-05])
 def test_attribute_that_float32_holds_is_not_announced(spec, value, tmp_path):
     assert _exports(spec, value, torch.float64, "torchscript", tmp_path / "m.onnx") == []
 
 
-@each_spec
+@one_spec
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 def test_rounding_is_announced_for_float64_only(spec, dtype, tmp_path):
     assert _exports(spec, 0.1, dtype, "torchscript", tmp_path / "m.onnx") == []
 
 
-@each_spec
+@one_spec
 def test_size_of_the_float64_difference(spec, tmp_path):
     """0.1 as float32 moves float64 results by up to 1.2e-8 on [-6, 6]; torch keeps all of it."""
     if spec.name == "Swish":
@@ -297,7 +297,7 @@ def test_size_of_the_float64_difference(spec, tmp_path):
         assert gap == pytest.approx(1.2e-8, rel=0.05)
 
 
-@each_spec
+@one_spec
 @each_exporter
 def test_node_names_are_unique_and_outputs_named(spec, exporter, tmp_path):
     model = Call(lambda x: call(spec, call(spec, call(spec, x))))

@@ -14,7 +14,13 @@ from myops.onnx import translation_table
 from myops.onnx.translate import _constant
 from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS
 
-from .support import Call, attributes, call, each_spec, our_nodes
+from ..support import each_representative, each_spec, each_spec_with
+from .support import (
+    Call,
+    attributes,
+    call,
+    our_nodes,
+)
 
 EXPORT = f"""
 import sys, warnings
@@ -75,12 +81,13 @@ def test_import_hook_leaves_imports_as_they_were(run_python):
         before = list(sys.meta_path)
         import myops.nn
         name = "onnxscript.function_libs.torch_lib.registration"
-        ours = [f for f in sys.meta_path if f.__class__.__module__.startswith("myops.onnx")]
-        assert len(ours) == 1
+        def ours():
+            return [f for f in sys.meta_path if getattr(f, "_name", None) == name]
+
+        assert len(ours()) == 1
         import importlib
         module = importlib.import_module(name)
-        # Editable installations add finders of their own.
-        assert not [f for f in sys.meta_path if f.__class__.__module__.startswith("myops.onnx")]
+        assert not ours()
         assert module.__spec__.name == name and module.default_registry
         assert "myops::swish" in module.default_registry
         """
@@ -100,7 +107,7 @@ def test_translation_table_keys_and_values():
         assert {name: parameters[name].default for name in spec.defaults()} == spec.defaults()
 
 
-@each_spec
+@each_representative
 def test_translation_table_in_torchs_own_export(spec):
     model = Call(lambda x: call(spec, x, **attributes(spec)))
     program = torch.onnx.export(
@@ -122,8 +129,7 @@ def test_translation_registers_no_schema_with_onnx():
         assert not onnx.defs.has(spec.name, DOMAIN)
 
 
-@each_spec
-@pytest.mark.parametrize("opset", [7, 8, 9, 13, 17, 20])
+@each_spec_with("opset", [7, 8, 9, 13, 17, 20], [9])
 def test_torchscript_symbolic_serves_all_opsets(spec, opset, tmp_path):
     model = Call(lambda x: call(spec, x, **attributes(spec)))
     torch.onnx.export(
@@ -153,4 +159,4 @@ def test_attribute_that_is_no_number(spec, value, check_message):
 
 
 def test_functional_is_what_the_exporters_know():
-    assert set(myops.functional.__all__) == {spec.torch_name for spec in SPECS}
+    assert {spec.torch_name for spec in SPECS} <= set(myops.functional.__all__)

@@ -12,12 +12,11 @@ import onnx
 import onnxruntime
 import pytest
 from myops.onnx import model as onnx_model
-from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS, OpSpec
+from myops.spec import DOMAIN, DOMAIN_VERSION, OpSpec
 from onnx import TensorProto, helper
 
 ONNX_TYPES = {name: element_type for element_type, name in onnx_model.DTYPES.items()}
 
-each_spec = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.torch_name)
 each_dtype = pytest.mark.parametrize("dtype", ONNX_TYPES)
 
 OURS = ((DOMAIN, DOMAIN_VERSION),)

@@ -5,7 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from .support import attributes, each_spec, model, node
+from ..support import one_spec
+from .support import (
+    attributes,
+    model,
+    node,
+)
 
 COMMON = """
 import gc, random, sys, threading
@@ -112,7 +117,7 @@ for _ in range(20):
 }
 
 
-@each_spec
+@one_spec
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_process_ends_well(spec, scenario, run_python, tmp_path):
     (tmp_path / "m.onnx").write_bytes(model([node(spec, **attributes(spec))]))

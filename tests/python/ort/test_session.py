@@ -18,7 +18,15 @@ from myops.onnx import add_functions
 from myops.spec import DOMAIN, SPECS
 from onnx import TensorProto, helper
 
-from .support import attributes, each_spec, exact, info, model, node, untyped
+from ..support import each_spec
+from .support import (
+    attributes,
+    exact,
+    info,
+    model,
+    node,
+    untyped,
+)
 
 X = np.linspace(-4, 4, 12, dtype=np.float32).reshape(3, 4)
 

@@ -12,6 +12,8 @@ import pytest
 import torch
 from myops.spec import DOMAIN, SPECS, OpSpec
 
+from ..support import each_spec_with
+
 DTYPES = {
     "float32": torch.float32,
     "float64": torch.float64,
@@ -21,7 +23,6 @@ DTYPES = {
 
 PASSES = ("", "_backward", "_double_backward")
 
-each_spec = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.torch_name)
 each_unary_spec = pytest.mark.parametrize(
     "spec", [s for s in SPECS if len(s.inputs) == 1], ids=lambda spec: spec.torch_name
 )
@@ -56,13 +57,55 @@ def sample(spec: OpSpec, count: int, seed: int = 0) -> torch.Tensor:
     return torch.rand(count, generator=generator, dtype=torch.float64) * (high - low) + low
 
 
+def tensor_count(spec: OpSpec, suffix: str) -> int:
+    """Tensor arguments of a pass."""
+    arguments = overloads(spec, suffix).default._schema.arguments
+    return sum(a.type.isSubtypeOf(torch._C.TensorType.get()) for a in arguments)
+
+
 def pass_tensors(
     spec: OpSpec, suffix: str, make: Callable[[int], torch.Tensor]
 ) -> list[torch.Tensor]:
     """One tensor per tensor argument of a pass; ``make`` gets a seed."""
-    schema = overloads(spec, suffix).default._schema
-    tensors = [a for a in schema.arguments if a.type.isSubtypeOf(torch._C.TensorType.get())]
-    return [make(seed) for seed in range(len(tensors))]
+    return [make(seed) for seed in range(tensor_count(spec, suffix))]
+
+
+def leading(spec: OpSpec) -> int:
+    """Where the first input of the operator stands among the tensor arguments of a pass. Its shape,
+    dtype, device and memory format are those of the results."""
+    return -len(spec.inputs)
+
+
+def results(outcome: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """The results of a pass, of which there may be one or several."""
+    return outcome if isinstance(outcome, tuple) else (outcome,)
+
+
+def out_names(spec: OpSpec, suffix: str) -> list[str]:
+    """The keyword arguments of the ``out=`` form of a pass."""
+    if not suffix or len(spec.inputs) == 1:
+        return ["out"]
+    return [f"out_{name}" for name in spec.inputs]
+
+
+def outs(spec: OpSpec, suffix: str, make: Callable[[], torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: make() for name in out_names(spec, suffix)}
+
+
+# ONNX operators that torch spells differently, or not at all.
+_BODY_OPS: dict[str, Callable[..., torch.Tensor]] = {
+    "Celu": torch.celu,
+    "Clip": torch.clamp,
+    "Elu": torch.nn.functional.elu,
+    "HardSigmoid": lambda x, alpha=0.2, beta=0.5: (alpha * x + beta).clamp(0.0, 1.0),
+    "LeakyRelu": lambda x, alpha=0.01: torch.nn.functional.leaky_relu(x, alpha),
+    "Max": torch.maximum,
+    "Min": torch.minimum,
+    "Not": torch.logical_not,
+    # torch's default takes x for softplus(x) above 20.
+    "Softplus": lambda x: torch.nn.functional.softplus(x, threshold=50.0),
+    "Softsign": torch.nn.functional.softsign,
+}
 
 
 class TorchBody:
@@ -75,7 +118,7 @@ class TorchBody:
         return torch.tensor(value, dtype=self._like.dtype, device=self._like.device)
 
     def __getattr__(self, op_type: str) -> Callable[..., torch.Tensor]:
-        return getattr(torch, op_type.lower())
+        return _BODY_OPS.get(op_type) or getattr(torch, op_type.lower())
 
 
 def composed(spec: OpSpec) -> Callable[..., torch.Tensor]:
@@ -159,3 +202,4 @@ def strides(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 each_layout = pytest.mark.parametrize("layout", LAYOUTS)
+each_spec_with_layout = each_spec_with("layout", LAYOUTS, ("contiguous", "stepped"))

@@ -12,15 +12,17 @@ from myops.spec import DOMAIN
 from torch.export import Dim
 from torch.library import opcheck
 
+from ..support import each_spec, each_spec_with
 from .support import (
     LAYOUTS,
     composed,
-    each_layout,
     each_pass,
-    each_spec,
+    each_spec_with_layout,
     each_unary_spec,
     function,
+    leading,
     other_attributes,
+    outs,
     overloads,
     pass_tensors,
     same_bits,
@@ -35,28 +37,29 @@ def _fresh_dynamo():
     torch._dynamo.reset()
 
 
-OPCHECK_LAYOUTS = pytest.mark.parametrize(
+each_spec_with_opcheck_layout = each_spec_with(
     "layout",
     ["contiguous", "transposed", "channels_last", "stepped", "expanded", "scalar", "empty"],
+    ["contiguous"],
 )
 
 
-def _wanting_gradients(suffix: str, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    # The third derivative does not exist: the double backward is differentiable in all but x.
-    wanting = tensors if suffix != "_double_backward" else tensors[:-1]
+def _wanting_gradients(spec, suffix: str, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    # The third derivative does not exist: the double backward is differentiable in all but the
+    # operator's inputs.
+    wanting = tensors if suffix != "_double_backward" else tensors[: leading(spec)]
     for tensor in wanting:
         tensor.requires_grad_()
     return tensors
 
 
-@each_spec
+@each_spec_with_opcheck_layout
 @each_pass
-@OPCHECK_LAYOUTS
 def test_opcheck(spec, suffix, layout):
     tensors = pass_tensors(spec, suffix, lambda s: LAYOUTS[layout](s, torch.float32))
     opcheck(
         overloads(spec, suffix).default,
-        tuple(_wanting_gradients(suffix, tensors)),
+        tuple(_wanting_gradients(spec, suffix, tensors)),
         other_attributes(spec),
     )
 
@@ -70,18 +73,16 @@ OUTS = {
 }
 
 
-@each_spec
+@each_spec_with("out", OUTS, ["same"])
 @each_pass
 @pytest.mark.parametrize("layout", ["contiguous", "transposed", "channels_last", "stepped"])
-@pytest.mark.parametrize("out", OUTS)
 def test_opcheck_of_the_out_form(spec, suffix, layout, out):
     tensors = pass_tensors(spec, suffix, lambda s: LAYOUTS[layout](s, torch.float32))
-    keywords = {**other_attributes(spec), "out": OUTS[out](tensors[-1])}
-    opcheck(overloads(spec, suffix).out, tuple(tensors), keywords)
+    targets = outs(spec, suffix, lambda: OUTS[out](tensors[leading(spec)]))
+    opcheck(overloads(spec, suffix).out, tuple(tensors), {**other_attributes(spec), **targets})
 
 
-@each_spec
-@each_layout
+@each_spec_with_layout
 def test_compiled_strides_and_values(spec, layout):
     """Through AOT autograd, which trusts the Meta kernel, forward and backward."""
     attributes = other_attributes(spec)
@@ -102,8 +103,9 @@ def test_compiled_strides_and_values(spec, layout):
         assert strides(a.grad) == strides(b.grad)
 
 
-@each_spec
-@pytest.mark.parametrize("layout", ["contiguous", "transposed", "channels_last", "stepped"])
+@each_spec_with(
+    "layout", ["contiguous", "transposed", "channels_last", "stepped"], ["channels_last"]
+)
 def test_inductor(spec, layout):
     attributes = other_attributes(spec)
 
@@ -116,11 +118,10 @@ def test_inductor(spec, layout):
     assert same_bits(y, body(*inputs))
     assert y.stride() == body(*inputs).stride()
     bare = torch.compile(lambda *a: function(spec)(*a, **attributes), fullgraph=True)
-    assert bare(*inputs).stride() == torch.empty_like(inputs[-1]).stride()
+    assert bare(*inputs).stride() == torch.empty_like(inputs[leading(spec)]).stride()
 
 
-@each_spec
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@each_spec_with("backend", ["eager", "aot_eager", "inductor"], ["aot_eager"])
 def test_dynamic_shapes_compile_once(spec, backend):
     frames = torch._dynamo.testing.CompileCounterWithBackend(backend)
     compiled = torch.compile(
@@ -186,12 +187,11 @@ def test_export_keeps_the_operator(spec, strict):
     assert torch.equal(torch.export.load(buffer).module()(x), net(x))
 
 
-@each_unary_spec
-@each_layout
+@each_spec_with_layout
 def test_exported_program_keeps_strides(spec, layout):
-    x = LAYOUTS[layout](0, torch.float32).resolve_neg()
-    program = torch.export.export(getattr(myops.nn, spec.name)(), (x,))
-    assert strides(program.module()(x)) == strides(function(spec)(x))
+    inputs = pass_tensors(spec, "", lambda s: LAYOUTS[layout](s, torch.float32).resolve_neg())
+    program = torch.export.export(getattr(myops.nn, spec.name)(), tuple(inputs))
+    assert strides(program.module()(*inputs)) == strides(function(spec)(*inputs))
 
 
 @each_spec

@@ -8,7 +8,16 @@ import warnings
 import pytest
 import torch
 
-from .support import DTYPES, each_pass, each_spec, function, overloads, pass_tensors
+from ..support import each_spec
+from .support import (
+    DTYPES,
+    each_pass,
+    function,
+    leading,
+    overloads,
+    pass_tensors,
+    tensor_count,
+)
 
 NOT_FLOATING = [
     torch.int64,
@@ -31,6 +40,11 @@ with warnings.catch_warnings():
         "mkldnn": torch.ones(3, 3).to_mkldnn(),
         "quantized": torch.quantize_per_tensor(torch.ones(3, 3), 0.1, 0, torch.qint8),
     }
+
+
+def _all_but_the_leading(spec, count: int) -> list[int]:
+    """Places of the tensors that have to agree with the first input."""
+    return [i for i in range(count) if i != count + leading(spec)]
 
 
 @each_spec
@@ -75,8 +89,8 @@ def test_attribute_that_is_not_finite(spec, suffix, value, device, check_message
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_shapes_that_differ(spec, suffix, device, check_message):
     """Not even broadcastable ones: nothing is expanded silently."""
-    count = len(pass_tensors(spec, suffix, lambda s: torch.zeros(1)))
-    for index in range(count - 1):
+    count = tensor_count(spec, suffix)
+    for index in _all_but_the_leading(spec, count):
         for shape in ((2,), (1,), (), (3, 1), (1, 3), (0,)):
             tensors = [torch.ones(3, device=device) for _ in range(count)]
             tensors[index] = torch.ones(shape, device=device)
@@ -90,8 +104,8 @@ def test_shapes_that_differ(spec, suffix, device, check_message):
 @each_spec
 @each_pass
 def test_dtypes_that_differ(spec, suffix, check_message):
-    count = len(pass_tensors(spec, suffix, lambda s: torch.zeros(1)))
-    for index in range(count - 1):
+    count = tensor_count(spec, suffix)
+    for index in _all_but_the_leading(spec, count):
         for dtype in (torch.float64, torch.float16, torch.bfloat16):
             tensors = [torch.ones(3) for _ in range(count)]
             tensors[index] = tensors[index].to(dtype)
@@ -105,8 +119,8 @@ def test_dtypes_that_differ(spec, suffix, check_message):
 @each_spec
 @each_pass
 def test_devices_that_differ(spec, suffix, check_message):
-    count = len(pass_tensors(spec, suffix, lambda s: torch.zeros(1)))
-    for index in range(count - 1):
+    count = tensor_count(spec, suffix)
+    for index in _all_but_the_leading(spec, count):
         tensors = [torch.ones(3) for _ in range(count)]
         tensors[index] = torch.ones(3, device="meta")
         with pytest.raises(ValueError) as raised:

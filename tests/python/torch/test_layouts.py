@@ -4,24 +4,28 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from ..support import each_representative, each_spec
 from .support import (
     DTYPES,
     LAYOUTS,
     each_dtype,
-    each_layout,
     each_pass,
-    each_spec,
+    each_spec_with_layout,
     function,
+    leading,
     other_attributes,
     overloads,
     pass_tensors,
+    results,
     same_bits,
     strides,
+    tensor_count,
 )
 
 
@@ -29,46 +33,47 @@ def _contiguous(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.resolve_neg().clone(memory_format=torch.contiguous_format)
 
 
-@each_spec
+@each_spec_with_layout
 @each_dtype
-@each_layout
 @each_pass
 def test_values_equal_the_contiguous_ones(spec, dtype, layout, suffix):
     attributes = other_attributes(spec)
     tensors = pass_tensors(spec, suffix, lambda seed: LAYOUTS[layout](seed, DTYPES[dtype]))
     before = [_contiguous(tensor) for tensor in tensors]
     op = overloads(spec, suffix).default
-    result = op(*tensors, **attributes)
-    assert result.shape == tensors[-1].shape
-    assert result.dtype == tensors[-1].dtype
-    assert same_bits(result, op(*before, **attributes))
+    expected = results(op(*before, **attributes))
+    for result, other in zip(results(op(*tensors, **attributes)), expected, strict=True):
+        assert result.shape == tensors[0].shape
+        assert result.dtype == tensors[0].dtype
+        assert same_bits(result, other)
     for tensor, copy in zip(tensors, before, strict=True):
         assert torch.equal(tensor, copy), "an input was written to"
 
 
-@each_spec
-@each_layout
+@each_spec_with_layout
 @each_pass
 def test_strides(spec, layout, suffix):
     """The same in eager mode, in the Meta kernel and on fake tensors."""
     make = LAYOUTS[layout]
     op = overloads(spec, suffix).default
     tensors = pass_tensors(spec, suffix, lambda seed: make(seed, torch.float32))
-    result = op(*tensors)
-    assert result.stride() == torch.empty_like(tensors[-1]).stride()
-    assert strides(result) == strides(torch.nn.functional.silu(tensors[-1]))
     meta = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in tensors]
-    on_meta = op(*meta)
-    assert on_meta.is_meta
-    assert strides(on_meta) == strides(result)
-    assert on_meta.stride() == torch.empty_like(meta[-1]).stride()
     mode = FakeTensorMode()
     fakes = [mode.from_tensor(t.resolve_neg()) for t in tensors]
     with mode:
-        fake = op(*fakes)
-    assert strides(fake) == strides(result)
-    assert fake.dtype == result.dtype
-    assert fake.device == result.device
+        on_fakes = results(op(*fakes))
+    first = leading(spec)
+    for result, on_meta, fake in zip(
+        results(op(*tensors)), results(op(*meta)), on_fakes, strict=True
+    ):
+        assert result.stride() == torch.empty_like(tensors[first]).stride()
+        assert strides(result) == strides(torch.nn.functional.silu(tensors[first]))
+        assert on_meta.is_meta
+        assert strides(on_meta) == strides(result)
+        assert on_meta.stride() == torch.empty_like(meta[first]).stride()
+        assert strides(fake) == strides(result)
+        assert fake.dtype == result.dtype
+        assert fake.device == result.device
 
 
 @each_spec
@@ -97,32 +102,34 @@ def _square(layout: str, seed: int) -> torch.Tensor:
     }[layout]()
 
 
-@each_spec
-@pytest.mark.parametrize("suffix", ["_backward", "_double_backward"])
+@each_representative
+@each_pass
 def test_arguments_of_different_layouts(spec, suffix):
     op = overloads(spec, suffix).default
-    count = len(pass_tensors(spec, suffix, lambda seed: torch.zeros(1)))
-    for layouts in itertools.product(MIXED, repeat=count):
+    every = list(itertools.product(MIXED, repeat=tensor_count(spec, suffix)))
+    # All combinations of up to three, and some of five.
+    for layouts in every if len(every) <= 125 else random.Random(0).sample(every, 125):
         tensors = [_square(layout, seed) for seed, layout in enumerate(layouts)]
-        result = op(*tensors)
-        assert torch.equal(result, op(*(_contiguous(t) for t in tensors))), layouts
-        assert result.stride() == torch.empty_like(tensors[-1]).stride()
+        expected = results(op(*(_contiguous(t) for t in tensors)))
+        for result, other in zip(results(op(*tensors)), expected, strict=True):
+            assert torch.equal(result, other), layouts
+            assert result.stride() == torch.empty_like(tensors[leading(spec)]).stride()
 
 
-@each_spec
-@each_layout
+@each_spec_with_layout
 @each_pass
 def test_output_shares_no_memory(spec, layout, suffix):
     tensors = pass_tensors(spec, suffix, lambda seed: LAYOUTS[layout](seed, torch.float32))
-    result = overloads(spec, suffix).default(*tensors)
-    for tensor in tensors:
-        assert result is not tensor
+    outputs = results(overloads(spec, suffix).default(*tensors))
+    for i, result in enumerate(outputs):
         assert not result._is_view()
-        assert result.untyped_storage()._cdata != tensor.untyped_storage()._cdata, (
-            "the output is a view of an input"
-        )
-        if tensor.numel():
-            assert result.data_ptr() != tensor.data_ptr()
+        for tensor in (*tensors, *outputs[:i]):
+            assert result is not tensor
+            assert result.untyped_storage()._cdata != tensor.untyped_storage()._cdata, (
+                "the output is a view of an input, or of another output"
+            )
+            if tensor.numel():
+                assert result.data_ptr() != tensor.data_ptr()
 
 
 @each_spec

@@ -3,23 +3,29 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import pytest
 import torch
 
+from ..support import each_representative, each_spec
 from .support import (
     DTYPES,
     LAYOUTS,
     each_dtype,
-    each_layout,
     each_pass,
-    each_spec,
+    each_spec_with_layout,
     function,
+    leading,
     other_attributes,
+    out_names,
+    outs,
     overloads,
     pass_tensors,
+    results,
     same_bits,
+    tensor_count,
 )
 
 OUTS = {
@@ -33,20 +39,65 @@ OUTS = {
 }
 
 
-@each_spec
+@each_spec_with_layout
 @each_pass
-@each_layout
 @pytest.mark.parametrize("out", OUTS)
 def test_values_and_strides(spec, suffix, layout, out):
     attributes = other_attributes(spec)
     tensors = pass_tensors(spec, suffix, lambda s: LAYOUTS[layout](s, torch.float32))
     op = overloads(spec, suffix)
-    target = OUTS[out](tensors[-1])
-    strides, pointer = target.stride(), target.data_ptr()
-    assert op.out(*tensors, **attributes, out=target) is None
-    assert same_bits(target, op.default(*tensors, **attributes))
-    assert target.stride() == strides
-    assert target.data_ptr() == pointer
+    targets = outs(spec, suffix, lambda: OUTS[out](tensors[leading(spec)]))
+    before = [(target.stride(), target.data_ptr()) for target in targets.values()]
+    assert op.out(*tensors, **attributes, **targets) is None
+    expected = results(op.default(*tensors, **attributes))
+    for target, other in zip(targets.values(), expected, strict=True):
+        assert same_bits(target, other)
+    assert [(target.stride(), target.data_ptr()) for target in targets.values()] == before
+
+
+@each_representative
+def test_outs_of_different_layouts(spec):
+    """Each result goes to its own, in any order of its memory."""
+    tensors = pass_tensors(spec, "_backward", lambda s: torch.randn(4, 4))
+    op = overloads(spec, "_backward")
+    expected = results(op.default(*tensors))
+    for layouts in itertools.product(OUTS, repeat=len(expected)):
+        made = [OUTS[layout](tensors[leading(spec)]) for layout in layouts]
+        op.out(*tensors, **dict(zip(out_names(spec, "_backward"), made, strict=True)))
+        for target, other in zip(made, expected, strict=True):
+            assert torch.equal(target, other), layouts
+
+
+@each_spec
+def test_outs_that_share_memory_are_an_error(spec):
+    tensors = pass_tensors(spec, "_backward", lambda s: torch.randn(4))
+    names = out_names(spec, "_backward")
+    if len(names) == 1:
+        return
+    memory = torch.arange(5.0)
+    for first, second in ((memory[:4], memory[:4]), (memory[:4], memory[1:])):
+        targets = dict.fromkeys(names, first) | {names[-1]: second}
+        with pytest.raises(RuntimeError, match="single memory location"):
+            overloads(spec, "_backward").out(*tensors, **targets)
+    assert memory.tolist() == [0, 1, 2, 3, 4]
+
+
+@each_spec
+def test_wrong_out_of_several_is_named_and_writes_nothing(spec, check_message):
+    tensors = pass_tensors(spec, "_backward", lambda s: torch.randn(3))
+    names = out_names(spec, "_backward")
+    for wrong in names:
+        targets = {name: torch.empty(0) for name in names}
+        targets[wrong] = torch.empty(0, dtype=torch.float64)
+        with pytest.raises(TypeError) as raised:
+            overloads(spec, "_backward").out(*tensors, **targets)
+        assert check_message(raised.value).startswith(f"[{spec.torch_name}] {wrong} ")
+        assert all(target.shape == (0,) for target in targets.values())
+
+
+def _places(spec, suffix: str) -> list[tuple[int, str]]:
+    """Each tensor argument of a pass with each keyword of its ``out=`` form."""
+    return list(itertools.product(range(tensor_count(spec, suffix)), out_names(spec, suffix)))
 
 
 @each_spec
@@ -103,9 +154,10 @@ def test_wrong_input_writes_nothing(spec):
     out = torch.full((3,), 7.0)
     with pytest.raises(TypeError):
         function(spec)(*(torch.ones(3, dtype=torch.int64) for _ in spec.inputs), out=out)
-    with pytest.raises(ValueError):
-        nan = {a.name: float("nan") for a in spec.attributes}
-        function(spec)(*(torch.ones(3) for _ in spec.inputs), **nan, out=out)
+    for attribute in spec.attributes:
+        with pytest.raises(ValueError):
+            nan = {attribute.name: float("nan")}
+            function(spec)(*(torch.ones(3) for _ in spec.inputs), **nan, out=out)
     assert out.tolist() == [7.0, 7.0, 7.0]
 
 
@@ -116,12 +168,13 @@ def test_wrong_input_writes_nothing(spec):
 )
 def test_in_place_on_each_argument(spec, suffix, layout):
     op = overloads(spec, suffix)
-    count = len(pass_tensors(spec, suffix, lambda s: torch.zeros(1)))
-    for index in range(count):
+    names = out_names(spec, suffix)
+    for places in itertools.permutations(range(tensor_count(spec, suffix)), len(names)):
         tensors = pass_tensors(spec, suffix, lambda s: LAYOUTS[layout](s, torch.float32))
-        expected = op.default(*(t.clone() for t in tensors))
-        op.out(*tensors, out=tensors[index])
-        assert torch.equal(tensors[index], expected)
+        expected = results(op.default(*(t.clone() for t in tensors)))
+        op.out(*tensors, **{n: tensors[place] for n, place in zip(names, places, strict=True)})
+        for place, other in zip(places, expected, strict=True):
+            assert torch.equal(tensors[place], other)
 
 
 @each_spec
@@ -129,11 +182,12 @@ def test_in_place_on_each_argument(spec, suffix, layout):
 def test_same_memory_in_another_order_is_an_error(spec, suffix):
     """As in torch: elements would be overwritten before they are read."""
     op = overloads(spec, suffix)
-    for index in range(len(pass_tensors(spec, suffix, lambda s: torch.zeros(1)))):
+    for index, name in _places(spec, suffix):
         tensors = pass_tensors(spec, suffix, lambda s: torch.randn(5, 5))
         before = tensors[index].clone()
+        targets = outs(spec, suffix, lambda: torch.empty(5, 5)) | {name: tensors[index].t()}
         with pytest.raises(RuntimeError, match="single memory location"):
-            op.out(*tensors, out=tensors[index].t())
+            op.out(*tensors, **targets)
         assert torch.equal(tensors[index], before)
 
 
@@ -160,25 +214,28 @@ def test_same_memory_in_another_order_is_an_error(spec, suffix):
 )
 def test_views_of_one_storage(spec, suffix, views):
     op = overloads(spec, suffix)
-    for index in range(len(pass_tensors(spec, suffix, lambda s: torch.zeros(1)))):
+    for index, name in _places(spec, suffix):
         source, out = views(torch.randn(8, 8))
         tensors = pass_tensors(spec, suffix, lambda s, shape=source.shape: torch.randn(shape))
         tensors[index] = source
-        expected = op.default(*(t.clone() for t in tensors))
-        op.out(*tensors, out=out)
-        assert torch.equal(out, expected)
+        expected = results(op.default(*(t.clone() for t in tensors)))
+        targets = outs(spec, suffix, lambda shape=source.shape: torch.empty(shape)) | {name: out}
+        op.out(*tensors, **targets)
+        for target, other in zip(targets.values(), expected, strict=True):
+            assert torch.equal(target, other)
 
 
 @each_spec
 @each_pass
 def test_partial_overlap_is_an_error(spec, suffix):
     op = overloads(spec, suffix)
-    for index in range(len(pass_tensors(spec, suffix, lambda s: torch.zeros(1)))):
+    for index, name in _places(spec, suffix):
         tensors = pass_tensors(spec, suffix, lambda s: torch.randn(4))
         memory = torch.arange(5.0)
         tensors[index] = memory[:4]
+        targets = outs(spec, suffix, lambda: torch.empty(4)) | {name: memory[1:]}
         with pytest.raises(RuntimeError, match="single memory location"):
-            op.out(*tensors, out=memory[1:])
+            op.out(*tensors, **targets)
         assert memory.tolist() == [0, 1, 2, 3, 4]
 
 
@@ -208,14 +265,15 @@ def test_requires_grad_is_an_error(spec, who, check_message):
 def test_version_counter(spec, suffix):
     """Autograd notices that ``out`` changed under a node that saved it."""
     tensors = pass_tensors(spec, suffix, lambda s: torch.randn(3))
-    out = torch.ones(3, requires_grad=True) * 2
-    product = out * out
-    before = out._version
+    targets = outs(spec, suffix, lambda: torch.ones(3, requires_grad=True) * 2)
+    products = [out * out for out in targets.values()]
+    before = [out._version for out in targets.values()]
     with torch.no_grad():
-        overloads(spec, suffix).out(*tensors, out=out)
-    assert out._version == before + 1
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        product.sum().backward()
+        overloads(spec, suffix).out(*tensors, **targets)
+    assert [out._version for out in targets.values()] == [version + 1 for version in before]
+    for product in products:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            product.sum().backward()
 
 
 @each_spec

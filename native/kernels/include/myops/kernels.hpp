@@ -10,12 +10,21 @@
 
 namespace myops {
 
+/// Where the outputs should end up. `memory` writes past the caches: faster for outputs that do not
+/// fit a cache anyway, slower when a consumer reads smaller ones at once. Not for an output that is
+/// the same memory as an input.
+enum class Placement : std::uint8_t { cache, memory };
+
+/// `memory` for outputs of 32 MB in all and more that alias no input, else `cache`. The environment
+/// variable MYOPS_STREAM_BYTES moves the threshold.
+Placement placement_for(std::int64_t output_bytes, bool aliases_input) noexcept;
+
 /// Computes `count` elements. `inputs` and `outputs` point to arrays of element pointers in the
 /// order documented on `Pass`; `attributes` holds OpInfo::attribute_count values. Pointers need
 /// only the alignment of one element. An output may be the same memory as an input, or disjoint
 /// from it, but must not overlap it partially. `count` may be 0.
 using KernelFn = void (*)(const void* const* inputs, void* const* outputs, std::int64_t count,
-                          const double* attributes);
+                          const double* attributes, Placement placement);
 
 /// The kernel for this machine, or for the ISA named by the environment variable MYOPS_ISA.
 /// Never null for an op out of ops(). Check isa_status() once before the first call.
