@@ -12,7 +12,7 @@ from myops.onnx import model as onnx_model
 from myops.onnx.export import export
 from myops.spec import DOMAIN
 
-from ..support import each_representative, one_spec
+from ..support import each_representative, each_spec, one_spec
 from .support import (
     Call,
     attributes,
@@ -312,24 +312,6 @@ def test_attribute_of_a_static_shape_is_a_number(spec, exporter, tmp_path):
         (node,) = our_nodes(onnx.load(report.path))
         given = {a.name: a.f for a in node.attribute}
         assert given[attribute.name] == pytest.approx(1 / 3, rel=1e-7)
-
-
-@each_representative
-@each_exporter
-def test_attribute_of_a_buffer_is_a_number(spec, exporter, tmp_path):
-    """What does not depend on the inputs may be computed from the model's own state."""
-
-    class Scaled(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.scale = 0.75 + torch.zeros(1).sum().item()
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return call(spec, x, **dict.fromkeys(spec.defaults(), self.scale * 2))
-
-    report = export(Scaled(), X, tmp_path / "m.onnx", exporter=exporter, dynamic={"x": {0: "N"}})
-    (node,) = our_nodes(onnx.load(report.path))
-    assert {a.name: a.f for a in node.attribute} == dict.fromkeys(spec.defaults(), 1.5)
 
 
 @each_representative

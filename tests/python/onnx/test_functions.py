@@ -14,11 +14,12 @@ import pytest
 from myops._errors import ModelError
 from myops.onnx import add_functions, expand, function_proto
 from myops.onnx import model as onnx_model
-from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS
+from myops.spec import DOMAIN, SPECS
 from onnx import TensorProto, helper, inliner
 from onnx.reference import ReferenceEvaluator
 
 from ..support import each_spec, each_spec_with
+from .models import info, model_of, our_node, typed_model
 from .support import (
     ONNX_TYPES,
     attributes,
@@ -41,33 +42,6 @@ OPSETS = (9, 11, 12, 13, 14, 15, 18, 21, 23)
 
 def _usable(dtypes: tuple[str, ...], opset: int) -> bool:
     return (len(dtypes) == 1 or opset >= 15) and ("bfloat16" not in dtypes or opset >= 13)
-
-
-def _info(name: str, dtype: str, shape: tuple = ("N",)) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, ONNX_TYPES[dtype], shape)
-
-
-def _node(spec, source: str, target: str, **values: float) -> onnx.NodeProto:
-    return helper.make_node(
-        spec.name, [source] * len(spec.inputs), [target], f"{target}_node", domain=DOMAIN, **values
-    )
-
-
-def _model(nodes, inputs, outputs, opset: int = 18, initializers=()) -> onnx.ModelProto:
-    graph = helper.make_graph(nodes, "g", inputs, outputs, list(initializers))
-    imports = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
-    model = helper.make_model(graph, opset_imports=imports)
-    model.ir_version = helper.find_min_ir_version_for([imports[0]])
-    return model
-
-
-def _typed_model(spec, dtypes: tuple[str, ...], opset: int) -> onnx.ModelProto:
-    return _model(
-        [_node(spec, f"x_{d}", f"y_{d}", **attributes(spec)) for d in dtypes],
-        [_info(f"x_{d}", d) for d in dtypes],
-        [_info(f"y_{d}", d) for d in dtypes],
-        opset,
-    )
 
 
 def _inputs(spec, dtypes: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -105,7 +79,7 @@ FEW = [
 @each_spec_with(("dtypes", "opset"), [(s, o) for o in OPSETS for s in SETS if _usable(s, o)], FEW)
 def test_function_under_the_reference_evaluator(spec, dtypes, opset):
     """Needs nothing but the onnx package: no exporter, no runtime."""
-    model = _typed_model(spec, dtypes, opset)
+    model = typed_model(spec, dtypes, opset)
     model.functions.append(function_proto(spec, [ONNX_TYPES[d] for d in dtypes], opset))
     model.ir_version = max(model.ir_version, 8)
     onnx.checker.check_model(model, full_check=True)
@@ -123,7 +97,7 @@ def test_function_under_the_reference_evaluator(spec, dtypes, opset):
     [case for case in FEW if case[1] >= 13],
 )
 def test_expanded_under_the_reference_evaluator(spec, dtypes, opset):
-    model = _typed_model(spec, dtypes, opset)
+    model = typed_model(spec, dtypes, opset)
     expand(model)
     assert onnx_model.our_nodes(model) == []
     assert onnx_model.opset(model, DOMAIN) is None
@@ -139,13 +113,13 @@ def test_in_onnx_runtime_without_the_plugin(spec, dtypes, way, tmp_path):
     """All types of one name in one file. bfloat16 arrays are cast in the graph: the Python API
     has none."""
     kept = [d for d in dtypes if d != "bfloat16"]
-    model = _typed_model(spec, dtypes, 18)
+    model = typed_model(spec, dtypes, 18)
     if "bfloat16" in dtypes:
         graph = model.graph
         graph.input.remove(next(i for i in graph.input if i.name == "x_bfloat16"))
         graph.output.remove(next(o for o in graph.output if o.name == "y_bfloat16"))
-        graph.input.append(_info("x", "float32"))
-        graph.output.append(_info("y", "float32"))
+        graph.input.append(info("x", "float32"))
+        graph.output.append(info("y", "float32"))
         to = TensorProto.BFLOAT16
         graph.node.insert(0, helper.make_node("Cast", ["x"], ["x_bfloat16"], "in", to=to))
         graph.node.append(helper.make_node("Cast", ["y_bfloat16"], ["y"], "out", to=1))
@@ -196,38 +170,7 @@ def test_body_per_type(spec):
         body(expected, *spec.inputs, *spec.defaults())
         element_type = TensorProto.DOUBLE if double else TensorProto.FLOAT
         function = function_proto(spec, [element_type], 18)
-        model = _typed_model(spec, ("float64" if double else "float32",), 18)
-        expand(model)
-        for nodes in (function.node, model.graph.node):
-            found = {n.op_type for n in nodes} - {"Constant", "Cast"}
-            assert found == expected.found
-    assert spec.name != "Swish" or "Sigmoid" not in expected.found
-
-
-class _OpTypes:
-    """Collects the operator types of a body."""
-
-    def __init__(self) -> None:
-        self.found: set[str] = set()
-
-    def constant(self, value: float) -> str:
-        return "constant"
-
-    def __getattr__(self, op_type: str):
-        self.found.add(op_type)
-        return lambda *_: op_type
-
-
-@each_spec
-def test_body_per_type(spec):
-    """float64 has a body of its own where ONNX Runtime lacks kernels for what it makes of the
-    other; the newest runtime has them, so that running it proves nothing."""
-    for double, body in ((False, spec.body), (True, spec.body_float64 or spec.body)):
-        expected = _OpTypes()
-        body(expected, *spec.inputs, *spec.defaults())
-        element_type = TensorProto.DOUBLE if double else TensorProto.FLOAT
-        function = function_proto(spec, [element_type], 18)
-        model = _typed_model(spec, ("float64" if double else "float32",), 18)
+        model = typed_model(spec, ("float64" if double else "float32",), 18)
         expand(model)
         for nodes in (function.node, model.graph.node):
             found = {n.op_type for n in nodes} - {"Constant", "Cast"}
@@ -248,7 +191,7 @@ def test_several_types_below_cast_like(spec, opset, check_message):
 @each_spec
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_expanding_a_node_without_attributes_uses_defaults(spec, dtype, tmp_path):
-    model = _model([_node(spec, "x", "y")], [_info("x", dtype)], [_info("y", dtype)])
+    model = model_of([our_node(spec, "x", "y")], [info("x", dtype)], [info("y", dtype)])
     x = np.linspace(*spec.domain, 33).astype(NUMPY[dtype])
     exact = spec.reference(*[x.astype(np.float64)] * len(spec.inputs), **spec.defaults())
     expand(model)
@@ -262,7 +205,7 @@ def test_expanding_a_node_without_attributes_uses_defaults(spec, dtype, tmp_path
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_inputs_keep_their_order(spec, way, dtype, tmp_path):
     call = helper.make_node(spec.name, spec.inputs, ["y"], "n", domain=DOMAIN, **attributes(spec))
-    model = _model([call], [_info(name, dtype) for name in spec.inputs], [_info("y", dtype)])
+    model = model_of([call], [info(name, dtype) for name in spec.inputs], [info("y", dtype)])
     if way is not None:
         way(model)
     onnx.save(model, tmp_path / "m.onnx")
@@ -274,116 +217,9 @@ def test_inputs_keep_their_order(spec, way, dtype, tmp_path):
         np.testing.assert_allclose(y, exact, rtol=1e-5, atol=1e-5)
 
 
-def _with_if(spec) -> onnx.ModelProto:
-    inner = helper.make_graph(
-        [_node(spec, "x", "inner_y", **attributes(spec))], "then", [], [_info("inner_y", "float32")]
-    )
-    other = helper.make_graph(
-        [helper.make_node("Neg", ["x"], ["neg"], "neg_node")], "else", [], [_info("neg", "float32")]
-    )
-    branch = helper.make_node("If", ["c"], ["y"], "if", then_branch=inner, else_branch=other)
-    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
-    return _model([branch], [_info("x", "float32"), condition], [_info("y", "float32")])
-
-
-def _with_loop(spec) -> onnx.ModelProto:
-    body = helper.make_graph(
-        [
-            _node(spec, "state", "next", **attributes(spec)),
-            helper.make_node("Identity", ["go"], ["go_on"], "identity"),
-        ],
-        "body",
-        [
-            helper.make_tensor_value_info("i", TensorProto.INT64, []),
-            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
-            _info("state", "float32"),
-        ],
-        [helper.make_tensor_value_info("go_on", TensorProto.BOOL, []), _info("next", "float32")],
-    )
-    loop = helper.make_node("Loop", ["n", "", "x"], ["y"], "loop", body=body)
-    count = helper.make_tensor_value_info("n", TensorProto.INT64, [])
-    return _model([loop], [_info("x", "float32"), count], [_info("y", "float32")])
-
-
-def _with_function(spec) -> onnx.ModelProto:
-    """Our node inside a function of the user's, whose own imports then name our domain."""
-    function = helper.make_function(
-        "user",
-        "Block",
-        ["a"],
-        ["b"],
-        [_node(spec, "a", "b", **attributes(spec))],
-        [helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)],
-    )
-    model = _model(
-        [helper.make_node("Block", ["x"], ["y"], "block", domain="user")],
-        [_info("x", "float32")],
-        [_info("y", "float32")],
-    )
-    model.opset_import.append(helper.make_opsetid("user", 1))
-    model.functions.append(function)
-    model.ir_version = 10
-    return model
-
-
-NESTED = {
-    "if": (_with_if, {"c": np.array(True)}, 1),
-    "loop": (_with_loop, {"n": np.array(3, np.int64)}, 3),
-}
-
-
-@each_spec
-@pytest.mark.parametrize("where", NESTED)
-@pytest.mark.parametrize("way", [add_functions, expand, None], ids=["function", "native", "custom"])
-def test_inner_graphs(spec, where, way, tmp_path):
-    make, extra, times = NESTED[where]
-    model = make(spec)
-    assert len(onnx_model.our_nodes(model)) == 1
-    if way is not None:
-        way(model)
-        onnx.checker.check_model(model, full_check=True)
-    if way is expand:
-        assert onnx_model.our_nodes(model) == []
-    onnx.save(model, tmp_path / "m.onnx")
-    x = np.linspace(-3, 3, 65, dtype=np.float32)
-    exact = x.astype(np.float64)
-    for _ in range(times):
-        exact = spec.reference(*[exact] * len(spec.inputs), **attributes(spec))
-    for session in [myops.ort.session] + [plain_session] * (way is not None):
-        (y,) = session(tmp_path / "m.onnx").run(None, {"x": x, **extra})
-        np.testing.assert_allclose(y, exact, rtol=1e-5, atol=1e-6)
-
-
-@each_spec
-def test_node_in_a_function_of_the_users(spec, tmp_path):
-    model = _with_function(spec)
-    assert len(onnx_model.our_nodes(model)) == 1
-    onnx.save(model, tmp_path / "m.onnx")
-    x = np.linspace(-3, 3, 65, dtype=np.float32)
-    exact = spec.reference(*[x.astype(np.float64)] * len(spec.inputs), **attributes(spec))
-    (y,) = myops.ort.session(tmp_path / "m.onnx").run(None, {"x": x})
-    np.testing.assert_allclose(y, exact, rtol=1e-5, atol=1e-6)
-
-
-@each_spec
-@pytest.mark.parametrize("way", [add_functions, expand])
-def test_node_in_a_function_of_the_users_is_handled_or_refused(spec, way, tmp_path):
-    """Its element type is known only where the function is called: not a silent half measure."""
-    model = _with_function(spec)
-    try:
-        way(model)
-    except ModelError:
-        return
-    onnx.save(model, tmp_path / "m.onnx")
-    x = np.linspace(-3, 3, 65, dtype=np.float32)
-    exact = spec.reference(*[x.astype(np.float64)] * len(spec.inputs), **attributes(spec))
-    (y,) = plain_session(tmp_path / "m.onnx").run(None, {"x": x})
-    np.testing.assert_allclose(y, exact, rtol=1e-5, atol=1e-6)
-
-
 @each_spec
 def test_expand_keeps_names_of_the_graph(spec):
-    model = _typed_model(spec, ("float32", "float16"), 18)
+    model = typed_model(spec, ("float32", "float16"), 18)
     before = ([i.name for i in model.graph.input], [o.name for o in model.graph.output])
     expand(model)
     assert before == ([i.name for i in model.graph.input], [o.name for o in model.graph.output])
@@ -395,7 +231,7 @@ def test_expand_keeps_names_of_the_graph(spec):
 
 @each_spec
 def test_adding_functions_twice_changes_nothing_and_keeps_others(spec):
-    model = _typed_model(spec, ("float32", "float16"), 18)
+    model = typed_model(spec, ("float32", "float16"), 18)
     copy = helper.make_node("Identity", ["a"], ["b"], "copy")
     imports = [helper.make_opsetid("", 18)]
     model.functions.append(helper.make_function("user", "Copy", ["a"], ["b"], [copy], imports))
@@ -407,10 +243,10 @@ def test_adding_functions_twice_changes_nothing_and_keeps_others(spec):
 
 
 def test_model_without_our_nodes_is_left_alone():
-    model = _model(
+    model = model_of(
         [helper.make_node("Relu", ["x"], ["y"], "relu")],
-        [_info("x", "float32")],
-        [_info("y", "float32")],
+        [info("x", "float32")],
+        [info("y", "float32")],
     )
     before = model.SerializeToString(deterministic=True)
     add_functions(model)
@@ -423,7 +259,7 @@ def test_model_without_our_nodes_is_left_alone():
 def test_unknown_operator(way, check_message):
     node = helper.make_node("Nonsense", ["x"], ["y"], "the_node", domain=DOMAIN)
     with pytest.raises(ModelError) as raised:
-        way(_model([node], [_info("x", "float32")], [_info("y", "float32")]))
+        way(model_of([node], [info("x", "float32")], [info("y", "float32")]))
     text = check_message(raised.value)
     assert "Nonsense" in text
     assert "the_node" in text
@@ -439,20 +275,20 @@ def test_element_type_that_is_not_usable(spec, way, element_type, check_message)
         value = onnx.ValueInfoProto(name="x")
     output = onnx.ValueInfoProto(name="y")
     with pytest.raises(ModelError) as raised:
-        way(_model([_node(spec, "x", "y")], [value], [output]))
+        way(model_of([our_node(spec, "x", "y")], [value], [output]))
     assert "y_node" in check_message(raised.value)
 
 
 @each_spec
 @each_dtype
 def test_types_are_inferred_behind_our_nodes(spec, dtype):
-    model = _model(
+    model = model_of(
         [
-            _node(spec, "x", "a"),
+            our_node(spec, "x", "a"),
             helper.make_node("Identity", ["a"], ["b"], "identity"),
-            _node(spec, "b", "y"),
+            our_node(spec, "b", "y"),
         ],
-        [_info("x", dtype)],
+        [info("x", dtype)],
         [onnx.ValueInfoProto(name="y")],
     )
     before = model.SerializeToString(deterministic=True)
