@@ -3,19 +3,13 @@
 
 #include <atomic>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <new>
 
+#include "host.hpp"
+
 namespace myops::ort {
 namespace {
-
-// ORT has no query for its pool's size; eight tasks keep small pools busy and cost large ones
-// little.
-constexpr std::int64_t most_tasks = 8;
-
-// The API version in which KernelContext_ParallelFor appeared: behind the end of older tables.
-constexpr int parallel_for_since = 17;
 
 struct Kernel {
   const OrtApi* api;
@@ -25,59 +19,6 @@ struct Kernel {
   std::int64_t element_bytes;
   double attributes[max_attributes];
 };
-
-const CustomOp& self(const OrtCustomOp* op) { return *static_cast<const CustomOp*>(op); }
-
-ONNXTensorElementDataType onnx_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
-    case DType::f64: return ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE;
-    case DType::f16: return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16;
-    case DType::bf16: return ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16;
-  }
-  return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-}
-
-OrtStatus* fail(const OrtApi* api, const Status& status) {
-  // Not ORT_EP_FAIL: onnxruntime's Python wrapper answers that one by trying other providers.
-  return api->CreateStatus(ORT_INVALID_ARGUMENT, status.message());
-}
-
-/// The node's name for messages; empty where the name is too long for the buffer.
-struct NodeName {
-  char text[128] = "";
-
-  NodeName(const CustomOp& op, const OrtKernelInfo* node) {
-    std::size_t size = sizeof text;
-    OrtStatus* status = op.api->KernelInfo_GetNodeName(node, text, &size);
-    if (status != nullptr) {
-      op.api->ReleaseStatus(status);
-      text[0] = '\0';
-    }
-  }
-};
-
-/// The attribute's value; its default where the node does not have it. Any other failure, such as
-/// a string where a number should be, is the model's error and must not become the default.
-OrtStatus* read_attribute(const CustomOp& op, const OrtKernelInfo* node, std::size_t index,
-                          double* value) {
-  const AttributeInfo& attribute = op.info->attributes[index];
-  float given = 0;
-  OrtStatus* status = op.api->KernelInfoGetAttribute_float(node, attribute.name, &given);
-  if (status == nullptr) {
-    *value = given;
-    return nullptr;
-  }
-  const bool missing = std::strstr(op.api->GetErrorMessage(status), "No attribute") != nullptr;
-  op.api->ReleaseStatus(status);
-  if (missing) {
-    *value = attribute.default_value;
-    return nullptr;
-  }
-  return fail(op.api, Status::error("[%s] attribute %s of node \"%s\" should be a float. Received "
-                                    "another type. Write it as a float attribute.",
-                                    op.info->name, attribute.name, NodeName(op, node).text));
-}
 
 OrtStatus* create_kernel(const OrtCustomOp* base, const OrtApi*, const OrtKernelInfo* node,
                          void** result) noexcept {
@@ -89,15 +30,7 @@ OrtStatus* create_kernel(const OrtCustomOp* base, const OrtApi*, const OrtKernel
   kernel->function = cpu_kernel(*op.info, Pass::forward, op.dtype);
   kernel->input_count = op.info->input_count;
   kernel->element_bytes = static_cast<std::int64_t>(element_size(op.dtype));
-  for (std::size_t i = 0; i < op.info->attribute_count; ++i) {
-    OrtStatus* status = read_attribute(op, node, i, &kernel->attributes[i]);
-    if (status != nullptr) return status;
-  }
-  const Status valid = check_attributes(*op.info, kernel->attributes);
-  if (!valid.ok()) {
-    return fail(op.api,
-                Status::error("%s (Node \"%s\".)", valid.message(), NodeName(op, node).text));
-  }
+  MYOPS_RETURN_IF_ERROR(read_attributes(op, node, kernel->attributes));
   *result = kernel.release();
   return nullptr;
 }
@@ -126,38 +59,6 @@ void run_task(void* data, std::size_t task) noexcept {
                   work.placement);
 }
 
-#define MYOPS_RETURN_IF_ERROR(call)                                   \
-  do {                                                                \
-    if (OrtStatus* error_ = (call); error_ != nullptr) return error_; \
-  } while (0)
-
-struct ShapeRelease {
-  const OrtApi* api;
-  OrtTensorTypeAndShapeInfo* info = nullptr;
-  ~ShapeRelease() {
-    if (info != nullptr) api->ReleaseTensorTypeAndShapeInfo(info);
-  }
-};
-
-constexpr std::size_t most_dims = 32;
-
-/// The dims of input `index` into `dims`.
-OrtStatus* read_dims(const OrtApi* api, const OrtValue* value, std::int64_t* dims,
-                     std::size_t* rank, std::int64_t* count) {
-  ShapeRelease shape{api};
-  MYOPS_RETURN_IF_ERROR(api->GetTensorTypeAndShape(value, &shape.info));
-  MYOPS_RETURN_IF_ERROR(api->GetDimensionsCount(shape.info, rank));
-  if (*rank > most_dims) {
-    return fail(api, Status::error("[myops] a tensor should have at most %zu dimensions. Received "
-                                   "%zu. Reshape it first.",
-                                   most_dims, *rank));
-  }
-  MYOPS_RETURN_IF_ERROR(api->GetDimensions(shape.info, dims, *rank));
-  *count = 1;
-  for (std::size_t i = 0; i < *rank; ++i) *count *= dims[i];
-  return nullptr;
-}
-
 OrtStatus* compute(void* state, OrtKernelContext* context) noexcept {
   const Kernel& kernel = *static_cast<const Kernel*>(state);
   const OrtApi* api = kernel.api;
@@ -179,9 +80,8 @@ OrtStatus* compute(void* state, OrtKernelContext* context) noexcept {
                                 "shape. Received %lld and %lld elements. Expand them first.",
                                 static_cast<long long>(work.count), static_cast<long long>(count)));
     }
-    // The C API gives input data only through the mutable accessor.
     void* data = nullptr;
-    MYOPS_RETURN_IF_ERROR(api->GetTensorMutableData(const_cast<OrtValue*>(input), &data));
+    MYOPS_RETURN_IF_ERROR(read_data(api, input, &data));
     work.inputs[i] = data;
   }
   OrtValue* output = nullptr;
@@ -201,6 +101,16 @@ OrtStatus* compute(void* state, OrtKernelContext* context) noexcept {
   }
   return api->KernelContext_ParallelFor(context, run_task, static_cast<std::size_t>(plan.tasks), 0,
                                         &work);
+}
+
+ONNXTensorElementDataType onnx_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+    case DType::f64: return ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE;
+    case DType::f16: return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16;
+    case DType::bf16: return ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16;
+  }
+  return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
 }
 
 /// Gives dims that have neither value nor name a name of their own. ORT would write them as the
@@ -225,6 +135,7 @@ OrtStatus* name_unknown_dims(const OrtApi* api, OrtTensorTypeAndShapeInfo* info,
   return changed ? api->SetSymbolicDimensions(info, names, rank) : nullptr;
 }
 
+/// All outputs have the shape of the first input.
 OrtStatus* infer_shape(const OrtCustomOp* base, OrtShapeInferContext* context) noexcept {
   const OrtApi* api = self(base).api;
   // Passing the input's own record through keeps symbolic and unknown dims, and the dtype, which
@@ -236,7 +147,10 @@ OrtStatus* infer_shape(const OrtCustomOp* base, OrtShapeInferContext* context) n
   // Rank 0 is also ORT's word for an unknown rank: declaring a scalar would break the consumers.
   if (rank == 0) return nullptr;
   MYOPS_RETURN_IF_ERROR(name_unknown_dims(api, info, rank));
-  return api->ShapeInferContext_SetOutputTypeShape(context, 0, info);
+  for (std::size_t i = 0; i < self(base).info->output_count; ++i) {
+    MYOPS_RETURN_IF_ERROR(api->ShapeInferContext_SetOutputTypeShape(context, i, info));
+  }
+  return nullptr;
 }
 
 constexpr int in_place_inputs[] = {0};
@@ -269,7 +183,9 @@ void init_custom_op(CustomOp& op, const OrtApi* api, int api_version, const OpIn
   op.GetInputMemoryType = [](const OrtCustomOp*, std::size_t) noexcept {
     return OrtMemTypeDefault;
   };
-  op.GetOutputTypeCount = [](const OrtCustomOp*) noexcept -> std::size_t { return 1; };
+  op.GetOutputTypeCount = [](const OrtCustomOp* base) noexcept {
+    return self(base).info->output_count;
+  };
   op.GetOutputType = op.GetInputType;
   op.GetOutputCharacteristic = op.GetInputCharacteristic;
   op.GetVariadicInputMinArity = [](const OrtCustomOp*) noexcept { return 1; };

@@ -19,8 +19,12 @@ struct CustomOp : OrtCustomOp {
   int api_version;
 };
 
-/// Fills the callbacks of `op`.
+/// Fills the callbacks of an elementwise operator.
 void init_custom_op(CustomOp& op, const OrtApi* api, int api_version, const OpInfo& info,
                     DType dtype) noexcept;
+
+/// Fills the callbacks of a normalization.
+void init_norm_op(CustomOp& op, const OrtApi* api, int api_version, const OpInfo& info,
+                  DType dtype) noexcept;
 
 }  // namespace myops::ort

@@ -7,13 +7,17 @@
 #include <new>
 
 #include "api_version.hpp"
+#include "myops/norm.hpp"
 #include "op.hpp"
+#include "ops/norm.hpp"
 #include "ops/op_table.hpp"
 
 namespace myops::ort {
 namespace {
 
-constexpr std::size_t custom_op_count = op_count * dtype_count;
+#define MYOPS_ONE(Name, torch_name) +1
+constexpr std::size_t custom_op_count = (op_count MYOPS_NORM_OPS(MYOPS_ONE)) * dtype_count;
+#undef MYOPS_ONE
 
 // ORT keeps pointers to a domain and its ops for as long as any session lives, in whatever order
 // the host destroys things: they are made once per runtime and never freed.
@@ -29,14 +33,19 @@ OrtStatus* fill_domain(Domain& domain, const OrtApi* api, int api_version) noexc
     return error;
   }
   std::size_t next = 0;
-  for (const OpInfo& info : ops()) {
-    for (std::size_t dtype = 0; dtype < dtype_count; ++dtype) {
-      CustomOp& op = domain.custom_ops[next++];
-      init_custom_op(op, api, api_version, info, static_cast<DType>(dtype));
-      if (OrtStatus* error = api->CustomOpDomain_Add(domain.handle, &op); error != nullptr) {
-        api->ReleaseCustomOpDomain(domain.handle);
-        return error;
-      }
+  for (std::size_t dtype = 0; dtype < dtype_count; ++dtype) {
+    const auto type = static_cast<DType>(dtype);
+    for (const OpInfo& info : ops()) {
+      init_custom_op(domain.custom_ops[next++], api, api_version, info, type);
+    }
+    for (const OpInfo& info : norm_ops()) {
+      init_norm_op(domain.custom_ops[next++], api, api_version, info, type);
+    }
+  }
+  for (const CustomOp& op : domain.custom_ops) {
+    if (OrtStatus* error = api->CustomOpDomain_Add(domain.handle, &op); error != nullptr) {
+      api->ReleaseCustomOpDomain(domain.handle);
+      return error;
     }
   }
   return nullptr;

@@ -3,15 +3,15 @@
 #include <nanobind/nanobind.h>
 
 #include "myops/kernels.hpp"
+#include "myops/norm.hpp"
 #include "ops/op_table.hpp"
 
 namespace nb = nanobind;
 
 namespace {
 
-nb::list list_ops() {
-  nb::list result;
-  for (const myops::OpInfo& op : myops::ops()) {
+void append_ops(nb::list& result, const char* kind, const myops::OpList& ops) {
+  for (const myops::OpInfo& op : ops) {
     nb::list inputs;
     for (std::size_t i = 0; i < op.input_count; ++i) inputs.append(op.input_names[i]);
     nb::dict attributes;
@@ -23,8 +23,18 @@ nb::list list_ops() {
     entry["torch_name"] = op.torch_name;
     entry["inputs"] = inputs;
     entry["attributes"] = attributes;
+    nb::list outputs;
+    for (std::size_t i = 0; i < op.output_count; ++i) outputs.append(op.output_names[i]);
+    entry["outputs"] = outputs;
+    entry["kind"] = kind;
     result.append(entry);
   }
+}
+
+nb::list list_ops() {
+  nb::list result;
+  append_ops(result, "elementwise", myops::ops());
+  append_ops(result, "norm", myops::norm_ops());
   return result;
 }
 
@@ -39,8 +49,10 @@ nb::list list_isas() {
 
 NB_MODULE(_build_info, module) {
   module.doc() = "What this build of myops is made of and offers.";
-  module.def("ops", &list_ops,
-             "One dict per operator: name, torch_name, inputs, attributes (name to default).");
+  module.def(
+      "ops", &list_ops,
+      "One dict per operator: name, torch_name, kind (elementwise or norm), inputs, outputs, "
+      "attributes (name to default).");
   module.def("isas", &list_isas,
              "The ISAs of this build that this machine can run, slowest first.");
   module.def("isa", &myops::cpu_isa, "The ISA in use. MYOPS_ISA in the environment forces one.");

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "autograd.hpp"
+#include "norm.hpp"
 
 namespace myops::torch_glue {
 namespace {
@@ -105,6 +106,7 @@ struct Registration {
 #define MYOPS_DEFINE(Name, torch_name) define_op<OpIndex::Name>(*library);
         MYOPS_ALL_OPS(MYOPS_DEFINE)
 #undef MYOPS_DEFINE
+        define_norms(*library);
       }
     } catch (const std::exception& error) {
       conflict = std::string("[myops] the operators should register with torch. Received: ") +

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cpu/kernel_table.hpp"
+#include "cpu/norm_table.hpp"
 
 namespace myops {
 namespace {
@@ -11,6 +12,7 @@ namespace {
 struct Isa {
   const char* name;
   const KernelTable* (*table)() noexcept;
+  const NormTable* (*norms)() noexcept;
   bool (*runs_here)() noexcept;
 };
 
@@ -33,10 +35,10 @@ bool has_v4() noexcept {
 
 // Slowest first.
 constexpr Isa isas[] = {
-    {"baseline", myops_kernels_baseline, always},
+    {"baseline", myops_kernels_baseline, myops_norms_baseline, always},
 #if MYOPS_X86_ISAS
-    {"v3", myops_kernels_v3, has_v3},
-    {"v4", myops_kernels_v4, has_v4},
+    {"v3", myops_kernels_v3, myops_norms_v3, has_v3},
+    {"v4", myops_kernels_v4, myops_norms_v4, has_v4},
 #endif
 };
 
@@ -50,11 +52,12 @@ const Isa* find_isa(const char* name) noexcept {
 struct Choice {
   const Isa* isa;
   const KernelTable* table;
+  const NormTable* norms;
   const char* refused;  // the value of MYOPS_ISA that could not be honoured, or null
 };
 
 Choice choose() noexcept {
-  Choice choice{nullptr, nullptr, nullptr};
+  Choice choice{nullptr, nullptr, nullptr, nullptr};
   for (const Isa& isa : isas) {
     if (isa.runs_here()) choice.isa = &isa;
   }
@@ -68,6 +71,7 @@ Choice choose() noexcept {
     }
   }
   choice.table = choice.isa->table();
+  choice.norms = choice.isa->norms();
   return choice;
 }
 
@@ -89,6 +93,16 @@ KernelFn cpu_kernel(const OpInfo& op, Pass pass, DType dtype) noexcept {
 KernelFn cpu_kernel_for_isa(const char* isa, const OpInfo& op, Pass pass, DType dtype) noexcept {
   const Isa* found = find_isa(isa);
   return found == nullptr ? nullptr : entry(*found->table(), op, pass, dtype);
+}
+
+NormKernels norm_kernels(DType dtype) noexcept {
+  return chosen().norms->kernels[static_cast<std::size_t>(dtype)];
+}
+
+NormKernels norm_kernels_for_isa(const char* isa, DType dtype) noexcept {
+  const Isa* found = find_isa(isa);
+  if (found == nullptr) return {nullptr, nullptr};
+  return found->norms()->kernels[static_cast<std::size_t>(dtype)];
 }
 
 const char* cpu_isa() noexcept { return chosen().isa->name; }
@@ -137,6 +151,14 @@ TaskPlan plan_tasks(std::int64_t count, std::int64_t max_tasks) noexcept {
   const std::int64_t share = count / tasks + (count % tasks != 0 ? 1 : 0);
   const std::int64_t grain = (share + granule - 1) / granule * granule;
   return {count / grain + (count % grain != 0 ? 1 : 0), grain};
+}
+
+TaskPlan plan_rows(std::int64_t rows, std::int64_t width, std::int64_t max_tasks) noexcept {
+  if (width <= 0) return {rows > 0 ? 1 : 0, rows};
+  const std::int64_t tasks = plan_tasks(rows * width, max_tasks < rows ? max_tasks : rows).tasks;
+  if (tasks <= 1) return {tasks, rows};
+  const std::int64_t grain = rows / tasks + (rows % tasks != 0 ? 1 : 0);
+  return {rows / grain + (rows % grain != 0 ? 1 : 0), grain};
 }
 
 }  // namespace myops

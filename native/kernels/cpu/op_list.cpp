@@ -1,33 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 // The op list as run-time records.
 #include <cmath>
+#include <iterator>
 
 #include "myops/kernels.hpp"
+#include "myops/norm.hpp"
+#include "ops/norm.hpp"
 #include "ops/op_table.hpp"
 
 namespace myops {
 namespace {
 
-template <template <class> class Op>
-constexpr OpInfo describe(const char* name, const char* torch_name, OpIndex index) {
+constexpr const char* elementwise_outputs[] = {"y"};
+
+template <class Op, class Outputs>
+constexpr OpInfo describe(const char* name, const char* torch_name, std::size_t index,
+                          const Outputs& outputs) {
   return {name,
           torch_name,
-          static_cast<std::size_t>(index),
-          Op<float>::inputs.size(),
-          Op<float>::inputs.data(),
-          Op<float>::attributes.size(),
-          Op<float>::attributes.data()};
+          index,
+          Op::inputs.size(),
+          Op::inputs.data(),
+          Op::attributes.size(),
+          Op::attributes.data(),
+          std::size(outputs),
+          std::data(outputs)};
 }
 
 constexpr OpInfo infos[] = {
-#define MYOPS_INFO(Name, torch_name) describe<Name>(#Name, #torch_name, OpIndex::Name),
+#define MYOPS_INFO(Name, torch_name)                                                 \
+  describe<Name<float>>(#Name, #torch_name, static_cast<std::size_t>(OpIndex::Name), \
+                        elementwise_outputs),
     MYOPS_ALL_OPS(MYOPS_INFO)
+#undef MYOPS_INFO
+};
+
+constexpr OpInfo norm_infos[] = {
+#define MYOPS_INFO(Name, torch_name) \
+  describe<Name>(#Name, #torch_name, static_cast<std::size_t>(NormIndex::Name), Name::outputs),
+    MYOPS_NORM_OPS(MYOPS_INFO)
 #undef MYOPS_INFO
 };
 
 }  // namespace
 
 OpList ops() noexcept { return {infos, op_count}; }
+
+OpList norm_ops() noexcept { return {norm_infos, std::size(norm_infos)}; }
 
 const OpInfo* find_op(std::string_view name) noexcept {
   for (const OpInfo& info : infos) {
@@ -41,6 +60,11 @@ Status check_attributes(const OpInfo& op, const double* attributes) noexcept {
     if (!std::isfinite(attributes[i])) {
       return Status::error("[%s] %s should be finite. Received %g. Pass a finite number.",
                            op.torch_name, op.attributes[i].name, attributes[i]);
+    }
+    if (attributes[i] < op.attributes[i].lowest) {
+      return Status::error("[%s] %s should be at least %g. Received %g. Pass a larger number.",
+                           op.torch_name, op.attributes[i].name, op.attributes[i].lowest,
+                           attributes[i]);
     }
   }
   return {};

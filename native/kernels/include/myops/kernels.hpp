@@ -51,7 +51,8 @@ IsaList cpu_isas() noexcept;
 /// Whether CUDA kernels are in this build; the error says what to do where they are not.
 Status cuda_status() noexcept;
 
-/// An error unless every attribute is finite: the formulas have no useful value elsewhere.
+/// An error unless every attribute is finite and in its range: the formulas have no useful value
+/// elsewhere.
 Status check_attributes(const OpInfo& op, const double* attributes) noexcept;
 
 /// How a host splits `count` elements: `tasks` ranges of `grain` elements, the last one shorter.

@@ -31,23 +31,27 @@ constexpr const char* dtype_name(DType dtype) noexcept {
 enum class Pass : std::uint8_t { forward, backward, double_backward };
 inline constexpr std::size_t pass_count = 3;
 
-/// A scalar parameter fixed per node. The same name in torch, ONNX and Python.
+/// A scalar parameter fixed per node, finite and at least `lowest`. The same name in torch, ONNX
+/// and Python.
 struct AttributeInfo {
   const char* name;
   double default_value;
+  double lowest = -__builtin_inf();
 };
 
 struct OpInfo {
   const char* name;        // ONNX op type, "Swish"
   const char* torch_name;  // "swish"
-  std::size_t index;       // position in ops()
+  std::size_t index;       // position in its list
   std::size_t input_count;
   const char* const* input_names;
   std::size_t attribute_count;
   const AttributeInfo* attributes;
+  std::size_t output_count;
+  const char* const* output_names;
 };
 
-/// All operators, in the order of the op list.
+/// All elementwise operators, in the order of the op list. norm.hpp has the row-wise ones.
 struct OpList {
   const OpInfo* first;
   std::size_t count;
@@ -56,7 +60,7 @@ struct OpList {
 };
 OpList ops() noexcept;
 
-/// The operator with this ONNX name, or null.
+/// The elementwise operator with this ONNX name, or null.
 const OpInfo* find_op(std::string_view name) noexcept;
 
 }  // namespace myops

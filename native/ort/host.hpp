@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of all operators need from ONNX Runtime's C API.
+#pragma once
+
+#include <cstring>
+
+#include "op.hpp"
+
+namespace myops::ort {
+
+// ORT has no query for its pool's size; eight tasks keep small pools busy and cost large ones
+// little.
+inline constexpr std::int64_t most_tasks = 8;
+
+// The API version in which KernelContext_ParallelFor appeared: behind the end of older tables.
+inline constexpr int parallel_for_since = 17;
+
+/// Returns the error of a call, if it is one.
+#define MYOPS_RETURN_IF_ERROR(call)                                   \
+  do {                                                                \
+    if (OrtStatus* error_ = (call); error_ != nullptr) return error_; \
+  } while (0)
+
+inline const CustomOp& self(const OrtCustomOp* op) { return *static_cast<const CustomOp*>(op); }
+
+inline OrtStatus* fail(const OrtApi* api, const Status& status) {
+  // Not ORT_EP_FAIL: onnxruntime's Python wrapper answers that one by trying other providers.
+  return api->CreateStatus(ORT_INVALID_ARGUMENT, status.message());
+}
+
+/// The node's name for messages; empty where the name is too long for the buffer.
+struct NodeName {
+  char text[128] = "";
+
+  NodeName(const CustomOp& op, const OrtKernelInfo* node) {
+    std::size_t size = sizeof text;
+    OrtStatus* status = op.api->KernelInfo_GetNodeName(node, text, &size);
+    if (status != nullptr) {
+      op.api->ReleaseStatus(status);
+      text[0] = '\0';
+    }
+  }
+};
+
+/// The attribute's value; its default where the node does not have it. Any other failure, such as
+/// a string where a number should be, is the model's error and must not become the default.
+inline OrtStatus* read_attribute(const CustomOp& op, const OrtKernelInfo* node, std::size_t index,
+                                 double* value) {
+  const AttributeInfo& attribute = op.info->attributes[index];
+  float given = 0;
+  OrtStatus* status = op.api->KernelInfoGetAttribute_float(node, attribute.name, &given);
+  if (status == nullptr) {
+    *value = given;
+    return nullptr;
+  }
+  const bool missing = std::strstr(op.api->GetErrorMessage(status), "No attribute") != nullptr;
+  op.api->ReleaseStatus(status);
+  if (missing) {
+    *value = attribute.default_value;
+    return nullptr;
+  }
+  return fail(op.api, Status::error("[%s] attribute %s of node \"%s\" should be a float. Received "
+                                    "another type. Write it as a float attribute.",
+                                    op.info->name, attribute.name, NodeName(op, node).text));
+}
+
+/// All attributes of the node, checked.
+inline OrtStatus* read_attributes(const CustomOp& op, const OrtKernelInfo* node, double* values) {
+  for (std::size_t i = 0; i < op.info->attribute_count; ++i) {
+    MYOPS_RETURN_IF_ERROR(read_attribute(op, node, i, &values[i]));
+  }
+  const Status valid = check_attributes(*op.info, values);
+  if (valid.ok()) return nullptr;
+  return fail(op.api, Status::error("%s (Node \"%s\".)", valid.message(), NodeName(op, node).text));
+}
+
+struct ShapeRelease {
+  const OrtApi* api;
+  OrtTensorTypeAndShapeInfo* info = nullptr;
+  ~ShapeRelease() {
+    if (info != nullptr) api->ReleaseTensorTypeAndShapeInfo(info);
+  }
+};
+
+inline constexpr std::size_t most_dims = 32;
+
+/// The value's dims, and how many elements they hold.
+inline OrtStatus* read_dims(const OrtApi* api, const OrtValue* value, std::int64_t* dims,
+                            std::size_t* rank, std::int64_t* count) {
+  ShapeRelease shape{api};
+  MYOPS_RETURN_IF_ERROR(api->GetTensorTypeAndShape(value, &shape.info));
+  MYOPS_RETURN_IF_ERROR(api->GetDimensionsCount(shape.info, rank));
+  if (*rank > most_dims) {
+    return fail(api, Status::error("[myops] a tensor should have at most %zu dimensions. Received "
+                                   "%zu. Reshape it first.",
+                                   most_dims, *rank));
+  }
+  MYOPS_RETURN_IF_ERROR(api->GetDimensions(shape.info, dims, *rank));
+  *count = 1;
+  for (std::size_t i = 0; i < *rank; ++i) *count *= dims[i];
+  return nullptr;
+}
+
+/// Where the value's elements are. The C API has no accessor for reading only.
+inline OrtStatus* read_data(const OrtApi* api, const OrtValue* value, void** data) {
+  return api->GetTensorMutableData(const_cast<OrtValue*>(value), data);
+}
+
+}  // namespace myops::ort

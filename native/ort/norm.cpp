@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// The normalizations. Inputs are rows, one or two tensors of them, and the weight.
+#include "myops/norm.hpp"
+
+#include <memory>
+#include <new>
+#include <type_traits>
+
+#include "host.hpp"
+
+namespace myops::ort {
+namespace {
+
+struct Kernel {
+  const OpInfo* info;
+  const OrtApi* api;
+  std::int64_t most_tasks;
+  NormKernels functions;
+  std::int64_t element_bytes;
+  double eps;
+};
+
+OrtStatus* create_kernel(const OrtCustomOp* base, const OrtApi*, const OrtKernelInfo* node,
+                         void** result) noexcept {
+  const CustomOp& op = self(base);
+  std::unique_ptr<Kernel> kernel(new (std::nothrow) Kernel{});
+  if (kernel == nullptr) return op.api->CreateStatus(ORT_FAIL, "[myops] out of memory.");
+  kernel->info = op.info;
+  kernel->api = op.api;
+  kernel->most_tasks = op.api_version >= parallel_for_since ? most_tasks : 1;
+  kernel->functions = norm_kernels(op.dtype);
+  kernel->element_bytes = static_cast<std::int64_t>(element_size(op.dtype));
+  MYOPS_RETURN_IF_ERROR(read_attributes(op, node, &kernel->eps));
+  *result = kernel.release();
+  return nullptr;
+}
+
+/// A call over all rows, of which each task takes `grain`.
+struct Work {
+  const Kernel* kernel;
+  NormForward call;
+  std::int64_t grain;
+};
+
+template <class Pointer>
+Pointer at_row(Pointer start, std::int64_t offset) {
+  using Bytes =
+      std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const char*, char*>;
+  return start == nullptr ? nullptr : static_cast<Bytes>(start) + offset;
+}
+
+void run_task(void* data, std::size_t task) noexcept {
+  const Work& work = *static_cast<const Work*>(data);
+  const std::int64_t begin = static_cast<std::int64_t>(task) * work.grain;
+  const std::int64_t left = work.call.rows - begin;
+  const std::int64_t offset = begin * work.call.width * work.kernel->element_bytes;
+  NormForward part = work.call;
+  part.x = at_row(part.x, offset);
+  part.residual = at_row(part.residual, offset);
+  part.y = at_row(part.y, offset);
+  part.sum = at_row(part.sum, offset);
+  part.rows = left < work.grain ? left : work.grain;
+  work.kernel->functions.forward(part);
+}
+
+struct Input {
+  void* data = nullptr;
+  std::int64_t dims[most_dims];
+  std::size_t rank = 0;
+  std::int64_t count = 0;
+};
+
+OrtStatus* read_input(const OrtApi* api, OrtKernelContext* context, std::size_t index,
+                      Input& input) {
+  const OrtValue* value = nullptr;
+  MYOPS_RETURN_IF_ERROR(api->KernelContext_GetInput(context, index, &value));
+  MYOPS_RETURN_IF_ERROR(read_dims(api, value, input.dims, &input.rank, &input.count));
+  return read_data(api, value, &input.data);
+}
+
+OrtStatus* new_output(const OrtApi* api, OrtKernelContext* context, std::size_t index,
+                      const Input& like, void** data) {
+  OrtValue* output = nullptr;
+  MYOPS_RETURN_IF_ERROR(
+      api->KernelContext_GetOutput(context, index, like.dims, like.rank, &output));
+  return api->GetTensorMutableData(output, data);
+}
+
+OrtStatus* compute(void* state, OrtKernelContext* context) noexcept {
+  const Kernel& kernel = *static_cast<const Kernel*>(state);
+  const OrtApi* api = kernel.api;
+  Input x;
+  Input residual;
+  Input weight;
+  const bool adds = kernel.info->input_count == 3;
+  MYOPS_RETURN_IF_ERROR(read_input(api, context, 0, x));
+  if (adds) MYOPS_RETURN_IF_ERROR(read_input(api, context, 1, residual));
+  MYOPS_RETURN_IF_ERROR(read_input(api, context, kernel.info->input_count - 1, weight));
+  const std::int64_t width = x.rank == 0 ? -1 : x.dims[x.rank - 1];
+  if (weight.rank != 1 || weight.count != width) {
+    return fail(api, Status::error("[%s] weight should be one-dimensional, with the size of the "
+                                   "last dim of x, %lld. Received rank %zu and %lld elements. "
+                                   "Reshape x or weight.",
+                                   kernel.info->name, static_cast<long long>(width), weight.rank,
+                                   static_cast<long long>(weight.count)));
+  }
+  if (adds && (residual.rank != x.rank ||
+               std::memcmp(residual.dims, x.dims, x.rank * sizeof *x.dims) != 0)) {
+    return fail(api, Status::error("[%s] residual should have the shape of x, %lld elements. "
+                                   "Received %lld. Expand or reshape it first.",
+                                   kernel.info->name, static_cast<long long>(x.count),
+                                   static_cast<long long>(residual.count)));
+  }
+  Work work{};
+  work.kernel = &kernel;
+  work.call.x = x.data;
+  work.call.residual = residual.data;
+  work.call.weight = weight.data;
+  MYOPS_RETURN_IF_ERROR(new_output(api, context, 0, x, &work.call.y));
+  if (adds) MYOPS_RETURN_IF_ERROR(new_output(api, context, 1, x, &work.call.sum));
+  if (x.count == 0) return nullptr;
+  work.call.rows = x.count / width;
+  work.call.width = width;
+  work.call.eps = kernel.eps;
+  const TaskPlan plan = plan_rows(work.call.rows, width, kernel.most_tasks);
+  work.grain = plan.grain;
+  if (plan.tasks == 1) {
+    run_task(&work, 0);
+    return nullptr;
+  }
+  return api->KernelContext_ParallelFor(context, run_task, static_cast<std::size_t>(plan.tasks), 0,
+                                        &work);
+}
+
+// x -> sum, residual -> y.
+constexpr int in_place_inputs[] = {0, 1};
+constexpr int in_place_outputs[] = {1, 0};
+
+}  // namespace
+
+void init_norm_op(CustomOp& op, const OrtApi* api, int api_version, const OpInfo& info,
+                  DType dtype) noexcept {
+  init_custom_op(op, api, api_version, info, dtype);
+  op.CreateKernelV2 = create_kernel;
+  op.KernelComputeV2 = compute;
+  op.KernelDestroy = [](void* state) noexcept { delete static_cast<Kernel*>(state); };
+  if (info.output_count == 1) return;  // as for elementwise operators
+  op.GetMayInplace = [](int** inputs, int** outputs) noexcept -> std::size_t {
+    // ORT only reads the arrays.
+    *inputs = const_cast<int*>(in_place_inputs);
+    *outputs = const_cast<int*>(in_place_outputs);
+    return 2;
+  };
+}
+
+}  // namespace myops::ort
