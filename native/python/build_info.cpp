@@ -23,6 +23,7 @@ nb::list list_ops() {
     entry["torch_name"] = op.torch_name;
     entry["inputs"] = inputs;
     entry["attributes"] = attributes;
+    entry["broadcasts"] = op.broadcasts;
     result.append(entry);
   }
   return result;
@@ -39,8 +40,9 @@ nb::list list_isas() {
 
 NB_MODULE(_build_info, module) {
   module.doc() = "What this build of myops is made of and offers.";
-  module.def("ops", &list_ops,
-             "One dict per operator: name, torch_name, inputs, attributes (name to default).");
+  module.def(
+      "ops", &list_ops,
+      "One dict per operator: name, torch_name, inputs, attributes (name to default), broadcasts.");
   module.def("isas", &list_isas,
              "The ISAs of this build that this machine can run, slowest first.");
   module.def("isa", &myops::cpu_isa, "The ISA in use. MYOPS_ISA in the environment forces one.");

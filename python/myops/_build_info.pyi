@@ -6,6 +6,7 @@ class OpDescription(TypedDict):
     torch_name: str
     inputs: list[str]
     attributes: dict[str, float]
+    broadcasts: bool
 
 version: str
 compiler: str

@@ -16,7 +16,8 @@ constexpr OpInfo describe(const char* name, const char* torch_name, OpIndex inde
           Op<float>::inputs.size(),
           Op<float>::inputs.data(),
           Op<float>::attributes.size(),
-          Op<float>::attributes.data()};
+          Op<float>::attributes.data(),
+          op_broadcasts<Op<float>>};
 }
 
 constexpr OpInfo infos[] = {

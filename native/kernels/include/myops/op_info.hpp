@@ -45,6 +45,10 @@ struct OpInfo {
   const char* const* input_names;
   std::size_t attribute_count;
   const AttributeInfo* attributes;
+  // The forward pass takes inputs after the first that can be broadcast to the first one's shape:
+  // sizes equal or 1, aligned at the last dim, as for ONNX's PRelu. The host does it: kernels get
+  // every element of every input.
+  bool broadcasts;
 };
 
 /// All operators, in the order of the op list.
