@@ -43,6 +43,9 @@ def _docstring(spec: OpSpec) -> str:
     arguments = "\n".join(
         [
             f"    {name}: tensor of any shape, float32, float64, float16 or bfloat16, any strides."
+            if name == spec.inputs[0] or not spec.broadcasts
+            else f"    {name}: tensor of the first one's dtype, and of its shape or one that can\n"
+            "        be broadcast to it: sizes equal or 1, aligned at the last dim."
             for name in spec.inputs
         ]
         + [f"    {a.name}: {a.doc} Default {a.default:g}." for a in spec.attributes]
@@ -57,8 +60,9 @@ def _docstring(spec: OpSpec) -> str:
         "    never shares memory with the input.\n\n"
         "Raises:\n"
         "    TypeError: an input is not a dense floating-point tensor.\n"
-        "    ValueError: an attribute is not finite, or shapes or devices differ.\n\n"
-        "Does not broadcast, and does not compute derivatives beyond the second.\n"
+        "    ValueError: an attribute is not finite, or shapes do not fit or devices differ.\n\n"
+        + ("Does not" if spec.broadcasts else "Does not broadcast, and does not")
+        + " compute derivatives beyond the second.\n"
     )
 
 
@@ -106,6 +110,7 @@ for _spec in SPECS:
     globals()[_spec.torch_name] = _make(_spec)
 
 _swish: Callable[..., torch.Tensor] = globals()["swish"]
+_swish_tensor: Callable[..., torch.Tensor] = globals()["swish_tensor"]
 
 
 def quick_gelu(x: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -114,6 +119,56 @@ def quick_gelu(x: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Ten
     Args and errors are those of ``swish``.
     """
     return _swish(x, 1.702, out=out)
+
+
+def swish_per_channel(
+    x: torch.Tensor, beta: torch.Tensor, dim: int = 1, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Swish with a coefficient per channel, ``y = x * sigmoid(beta[c] * x)``: ``swish_tensor`` with
+    ``beta`` laid along one dim.
+
+    Args:
+        x: tensor of any shape, float32, float64, float16 or bfloat16, any strides.
+        beta: tensor of shape ``(x.shape[dim],)`` and of the dtype of ``x``; or one element, for all
+            channels.
+        dim: the dim of the channels; negative ones count from the end. Without meaning where
+            ``beta`` has one element.
+        out: as for ``swish_tensor``.
+
+    Returns:
+        A tensor of the shape, dtype, device and memory format of ``x``; ``out`` if given. The
+        gradient of ``beta`` is summed over the other dims.
+
+    Raises:
+        IndexError: ``x`` has no such dim.
+        TypeError: an input is not a dense floating-point tensor, or dtypes differ.
+        ValueError: ``beta`` has another shape, or devices differ.
+
+    Source: Ramachandran, Zoph, Le, "Searching for Activation Functions", 2017.
+    """
+    where, rank = "swish_per_channel", x.dim()
+    # The number of elements is asked for last: to a tracer it is a value, and a comparison a warning.
+    if beta.dim() > 1 and beta.numel() != 1:
+        raise ValueError(
+            f"[{where}] beta should have one dim, or one element. "
+            f"Received shape {list(beta.shape)}. Flatten it, or call swish_tensor."
+        )
+    has_dim = -rank <= dim < rank
+    if beta.dim() != 1 or (not has_dim and beta.numel() == 1):
+        return _swish_tensor(x, beta.reshape(()), out=out)
+    if not has_dim:
+        raise IndexError(
+            f"[{where}] dim should be from {-rank} to {rank - 1}. "
+            f"Received {dim} for x of shape {list(x.shape)}. Pass the dim of the channels."
+        )
+    if not torch.jit.is_tracing() and beta.shape[0] not in (1, x.shape[dim]):
+        raise ValueError(
+            f"[{where}] beta should have an element per channel, {x.shape[dim]} in dim {dim} of "
+            f"x of shape {list(x.shape)}. Received {beta.shape[0]}. "
+            "Pass another beta, or another dim."
+        )
+    after = rank - 1 - dim % rank
+    return _swish_tensor(x, beta.reshape(-1, *[1] * after) if after else beta, out=out)
 
 
 def split_gate(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -137,4 +192,4 @@ def split_gate(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return gate, value
 
 
-__all__ = ["quick_gelu", "split_gate", *(spec.torch_name for spec in SPECS)]
+__all__ = ["quick_gelu", "split_gate", "swish_per_channel", *(spec.torch_name for spec in SPECS)]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -56,6 +57,11 @@ def _forward_one(self: Operator, x: torch.Tensor) -> torch.Tensor:
     return self.apply_operator(x)
 
 
+def _forward_beta(self: Operator, x: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
+    """Applies the operator to ``x`` and ``beta``."""
+    return self.apply_operator(x, beta)
+
+
 def _forward_gated(self: Operator, gate: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """Applies the operator to ``gate`` and ``x``."""
     return self.apply_operator(gate, x)
@@ -65,6 +71,7 @@ def _forward_gated(self: Operator, gate: torch.Tensor, x: torch.Tensor) -> torch
 _FORWARD: dict[tuple[str, ...], Any] = {
     ("x",): _forward_one,
     ("gate", "x"): _forward_gated,
+    ("x", "beta"): _forward_beta,
 }
 
 if TYPE_CHECKING:
@@ -87,4 +94,63 @@ def _make(spec: OpSpec) -> type[Operator]:
 for _spec in SPECS:
     globals()[_spec.name] = _make(_spec)
 
-__all__ = ["Operator", *(spec.name for spec in SPECS)]
+
+class SwishPerChannel(torch.nn.Module):
+    """Swish with a trained coefficient per channel, ``y = x * sigmoid(beta[c] * x)``.
+
+    Args:
+        num_channels: how many; 1 for a single coefficient for all channels.
+        dim: the dim of the channels in the input.
+        beta: what the coefficients start from. 1 is SiLU.
+        device: of the parameter.
+        dtype: of the parameter. The computation is in the input's dtype: ``beta`` is converted to
+            it, so that autocast and half inputs work.
+
+    Attributes:
+        beta: the parameter, of shape ``(num_channels,)``.
+
+    Shape: input of any shape with ``num_channels`` elements in ``dim``, output of the same shape.
+
+    Raises:
+        ValueError: ``num_channels`` is not positive, or ``beta`` is not finite.
+
+    Source: Ramachandran, Zoph, Le, "Searching for Activation Functions", 2017.
+    """
+
+    def __init__(
+        self,
+        num_channels: int,
+        dim: int = 1,
+        beta: float = 1.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if num_channels < 1:
+            raise ValueError(
+                "[SwishPerChannel] num_channels should be positive. "
+                f"Received {num_channels}. Pass the size of the channels' dim."
+            )
+        if not math.isfinite(beta):
+            raise ValueError(
+                f"[SwishPerChannel] beta should be finite. Received {beta}. Pass a finite number."
+            )
+        self.num_channels = num_channels
+        self.dim = dim
+        self.initial_beta = float(beta)
+        self.beta = torch.nn.Parameter(torch.empty(num_channels, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets every coefficient to what it started from."""
+        torch.nn.init.constant_(self.beta, self.initial_beta)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Applies the operator to ``x``. See ``myops.functional.swish_per_channel``."""
+        return functional.swish_per_channel(x, self.beta.to(x.dtype), self.dim)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_channels}, dim={self.dim}, beta={self.initial_beta!r}"
+
+
+__all__ = ["Operator", "SwishPerChannel", *(spec.name for spec in SPECS)]

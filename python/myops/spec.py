@@ -43,7 +43,7 @@ class OpSpec:
     Attributes:
         name: ONNX op type.
         torch_name: name below ``torch.ops.myops``.
-        inputs: tensor arguments, all of one shape and dtype.
+        inputs: tensor arguments, all of one shape and dtype; see ``broadcasts``.
         attributes: scalar arguments.
         summary: one sentence with the formula.
         details: limits, special values, source of the formula.
@@ -54,6 +54,8 @@ class OpSpec:
             ``op.Name(...)`` adds a node and attributes come as scalar tensors of the inputs' type.
         body_float64: another spelling of ``body`` for float64, where ONNX Runtime has no kernel
             for what it makes of the first one.
+        broadcasts: inputs after the first may be broadcast to its shape: sizes equal or 1, aligned
+            at the last dim.
         domain: the interval inputs are drawn from in verification.
         denormals: error allowed on top, in smallest denormal numbers of the compute type, for
             inputs in the domain: what rounding an intermediate value to a denormal costs.
@@ -70,6 +72,7 @@ class OpSpec:
     reference: Callable[..., Array]
     body: Callable[..., Any]
     body_float64: Callable[..., Any] | None = None
+    broadcasts: bool = False
     domain: tuple[float, float] = (-20.0, 20.0)
     denormals: int = 0
     max_ulp: Mapping[str, float] = field(
@@ -86,9 +89,9 @@ class OpSpec:
         return {attribute.name: attribute.default for attribute in self.attributes}
 
 
-def _swish(x: Array, beta: float) -> Array:
+def _swish(x: Array, beta: float | Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
-        z = x.dtype.type(beta) * x
+        z = np.asarray(beta, x.dtype) * x
         tail = np.exp(-np.abs(z))  # never overflows
         sigmoid = np.where(z >= 0, 1.0, tail) / (1.0 + tail)
         y = x * sigmoid
@@ -128,6 +131,28 @@ SWISH = OpSpec(
     body=_swish_body,
     body_float64=_swish_body_float64,
     max_ulp={"float32": 2.5, "float64": 4.0, **_HALVES},
+)
+
+
+SWISH_TENSOR = OpSpec(
+    name="SwishTensor",
+    torch_name="swish_tensor",
+    inputs=("x", "beta"),
+    attributes=(),
+    summary="Swish whose coefficient is a tensor, ``y = x * sigmoid(beta * x)``.",
+    details=(
+        "For a coefficient that is trained: ``beta`` has a gradient, too. Limits are those of\n"
+        "``swish`` at each ``beta``; an infinite ``beta`` gives ``max(x, 0)`` or ``min(x, 0)``,\n"
+        "and NaN at ``x = 0``; NaN in ``x`` or ``beta`` gives NaN.\n"
+        + _HALF_NOTE
+        + 'Source: Ramachandran, Zoph, Le, "Searching for Activation Functions", 2017.'
+    ),
+    reference=_swish,
+    body=_swish_body,
+    body_float64=_swish_body_float64,
+    broadcasts=True,
+    denormals=2,
+    max_ulp={"float32": 4.0, "float64": 4.0, **_HALVES},
 )
 
 
@@ -321,7 +346,10 @@ GEGLU = _gated(
     {"float32": 6.5, "float64": 7.5, **_HALVES},
 )
 
-SPECS: tuple[OpSpec, ...] = (SWISH, HARDSWISH, MISH, GELU, GELU_TANH, SWIGLU, GEGLU)
+SPECS: tuple[OpSpec, ...] = (
+    *(SWISH, HARDSWISH, MISH, GELU, GELU_TANH),
+    *(SWIGLU, GEGLU, SWISH_TENSOR),
+)
 
 
 def find(name: str) -> OpSpec:
@@ -350,6 +378,7 @@ def mismatches() -> list[str]:
             ("torch name", spec.torch_name, op["torch_name"]),
             ("inputs", list(spec.inputs), op["inputs"]),
             ("attributes", spec.defaults(), op["attributes"]),
+            ("broadcasts", spec.broadcasts, op["broadcasts"]),
         ):
             if here != there:
                 found.append(f"{spec.name}: {what} {here} in spec.py, {there} in the functor")
