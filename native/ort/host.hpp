@@ -2,8 +2,10 @@
 // What the kernels of all operators need from ONNX Runtime's C API.
 #pragma once
 
+#include <cstdio>
 #include <cstring>
 
+#include "broadcast.hpp"
 #include "op.hpp"
 
 namespace myops::ort {
@@ -82,8 +84,6 @@ struct ShapeRelease {
   }
 };
 
-inline constexpr std::size_t most_dims = 32;
-
 /// The value's dims, and how many elements they hold.
 inline OrtStatus* read_dims(const OrtApi* api, const OrtValue* value, std::int64_t* dims,
                             std::size_t* rank, std::int64_t* count) {
@@ -100,6 +100,22 @@ inline OrtStatus* read_dims(const OrtApi* api, const OrtValue* value, std::int64
   for (std::size_t i = 0; i < *rank; ++i) *count *= dims[i];
   return nullptr;
 }
+
+/// "[2, 3]", cut where it does not fit.
+struct ShapeText {
+  char text[96];
+
+  ShapeText(const std::int64_t* dims, std::size_t rank) {
+    std::size_t used = 0;
+    text[used++] = '[';
+    for (std::size_t i = 0; i < rank && used + 24 < sizeof text; ++i) {
+      used += static_cast<std::size_t>(std::snprintf(text + used, sizeof text - used, "%s%lld",
+                                                     i == 0 ? "" : ", ",
+                                                     static_cast<long long>(dims[i])));
+    }
+    std::snprintf(text + used, sizeof text - used, "]");
+  }
+};
 
 /// Where the value's elements are. The C API has no accessor for reading only.
 inline OrtStatus* read_data(const OrtApi* api, const OrtValue* value, void** data) {

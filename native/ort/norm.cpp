@@ -98,18 +98,17 @@ OrtStatus* compute(void* state, OrtKernelContext* context) noexcept {
   MYOPS_RETURN_IF_ERROR(read_input(api, context, kernel.info->input_count - 1, weight));
   const std::int64_t width = x.rank == 0 ? -1 : x.dims[x.rank - 1];
   if (weight.rank != 1 || weight.count != width) {
-    return fail(api, Status::error("[%s] weight should be one-dimensional, with the size of the "
-                                   "last dim of x, %lld. Received rank %zu and %lld elements. "
-                                   "Reshape x or weight.",
-                                   kernel.info->name, static_cast<long long>(width), weight.rank,
-                                   static_cast<long long>(weight.count)));
+    return fail(api, Status::error("[%s] weight should have the size of the last dim of x. "
+                                   "Received %s for x of %s. Reshape x or weight.",
+                                   kernel.info->name, ShapeText(weight.dims, weight.rank).text,
+                                   ShapeText(x.dims, x.rank).text));
   }
   if (adds && (residual.rank != x.rank ||
                std::memcmp(residual.dims, x.dims, x.rank * sizeof *x.dims) != 0)) {
-    return fail(api, Status::error("[%s] residual should have the shape of x, %lld elements. "
-                                   "Received %lld. Expand or reshape it first.",
-                                   kernel.info->name, static_cast<long long>(x.count),
-                                   static_cast<long long>(residual.count)));
+    return fail(api, Status::error("[%s] residual should have the shape of x, %s. Received %s. "
+                                   "Expand or reshape it first.",
+                                   kernel.info->name, ShapeText(x.dims, x.rank).text,
+                                   ShapeText(residual.dims, residual.rank).text));
   }
   Work work{};
   work.kernel = &kernel;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <new>
 
+#include "broadcast.hpp"
 #include "host.hpp"
 
 namespace myops::ort {
@@ -16,6 +17,7 @@ struct Kernel {
   std::int64_t most_tasks;
   KernelFn function;
   std::size_t input_count;
+  bool broadcasts;
   std::int64_t element_bytes;
   double attributes[max_attributes];
 };
@@ -29,6 +31,7 @@ OrtStatus* create_kernel(const OrtCustomOp* base, const OrtApi*, const OrtKernel
   kernel->most_tasks = op.api_version >= parallel_for_since ? most_tasks : 1;
   kernel->function = cpu_kernel(*op.info, Pass::forward, op.dtype);
   kernel->input_count = op.info->input_count;
+  kernel->broadcasts = op.info->broadcasts;
   kernel->element_bytes = static_cast<std::int64_t>(element_size(op.dtype));
   MYOPS_RETURN_IF_ERROR(read_attributes(op, node, kernel->attributes));
   *result = kernel.release();
@@ -39,31 +42,65 @@ OrtStatus* create_kernel(const OrtCustomOp* base, const OrtApi*, const OrtKernel
 struct Work {
   const Kernel* kernel;
   const void* inputs[max_inputs];
+  Broadcast broadcasts[max_inputs];
+  bool direct;  // no input is broadcast
   void* output;
   std::int64_t count;
   std::int64_t grain;
   Placement placement;
 };
 
-void run_task(void* data, std::size_t task) noexcept {
-  const Work& work = *static_cast<const Work*>(data);
+void run_range(const Work& work, std::int64_t begin, std::int64_t count,
+               Placement placement) noexcept {
   const Kernel& kernel = *work.kernel;
-  const std::int64_t begin = static_cast<std::int64_t>(task) * work.grain;
-  const std::int64_t left = work.count - begin;
+  alignas(64) char tiles[max_inputs][tile_elements * sizeof(double)];
   const void* from[max_inputs];
   for (std::size_t i = 0; i < kernel.input_count; ++i) {
-    from[i] = static_cast<const char*>(work.inputs[i]) + begin * kernel.element_bytes;
+    if (work.broadcasts[i].is_direct()) {
+      from[i] = static_cast<const char*>(work.inputs[i]) + begin * kernel.element_bytes;
+    } else {
+      spread(work.broadcasts[i], work.inputs[i], begin, count, kernel.element_bytes, tiles[i]);
+      from[i] = tiles[i];
+    }
   }
   void* to[] = {static_cast<char*>(work.output) + begin * kernel.element_bytes};
-  kernel.function(from, to, left < work.grain ? left : work.grain, kernel.attributes,
-                  work.placement);
+  kernel.function(from, to, count, kernel.attributes, placement);
+}
+
+void run_task(void* data, std::size_t task) noexcept {
+  const Work& work = *static_cast<const Work*>(data);
+  const std::int64_t begin = static_cast<std::int64_t>(task) * work.grain;
+  const std::int64_t end = work.count - begin < work.grain ? work.count : begin + work.grain;
+  if (work.direct) {
+    run_range(work, begin, end - begin, work.placement);
+    return;
+  }
+  for (std::int64_t at = begin; at < end; at += tile_elements) {
+    // Tiles are shorter than what is written past the caches at a time.
+    run_range(work, at, end - at < tile_elements ? end - at : tile_elements, Placement::cache);
+  }
+}
+
+OrtStatus* fail_shapes(const Kernel& kernel, const ShapeText& first, const ShapeText& other) {
+  if (kernel.broadcasts) {
+    return fail(kernel.api,
+                Status::error("[myops] an input should have one shape with the first input, or one "
+                              "that can be broadcast to it: sizes equal or 1, aligned at the last "
+                              "dim. Received %s for the first and %s. Reshape it first.",
+                              first.text, other.text));
+  }
+  return fail(kernel.api,
+              Status::error("[myops] the inputs of an elementwise operator should have one shape. "
+                            "Received %s and %s. Expand them first.",
+                            first.text, other.text));
 }
 
 OrtStatus* compute(void* state, OrtKernelContext* context) noexcept {
   const Kernel& kernel = *static_cast<const Kernel*>(state);
   const OrtApi* api = kernel.api;
-  Work work{};
+  Work work;
   work.kernel = &kernel;
+  work.direct = true;
   std::int64_t dims[most_dims];
   std::size_t rank = 0;
   for (std::size_t i = 0; i < kernel.input_count; ++i) {
@@ -74,11 +111,15 @@ OrtStatus* compute(void* state, OrtKernelContext* context) noexcept {
     std::int64_t count = 0;
     MYOPS_RETURN_IF_ERROR(read_dims(api, input, i == 0 ? dims : other_dims,
                                     i == 0 ? &rank : &other_rank, i == 0 ? &work.count : &count));
-    if (i > 0 && (other_rank != rank || std::memcmp(dims, other_dims, rank * sizeof *dims) != 0)) {
-      return fail(api,
-                  Status::error("[myops] the inputs of an elementwise operator should have one "
-                                "shape. Received %lld and %lld elements. Expand them first.",
-                                static_cast<long long>(work.count), static_cast<long long>(count)));
+    const bool same =
+        i == 0 || (other_rank == rank && std::memcmp(dims, other_dims, rank * sizeof *dims) == 0);
+    if (!same) {
+      const bool fits = kernel.broadcasts &&
+                        plan_broadcast(dims, rank, other_dims, other_rank, &work.broadcasts[i]);
+      if (!fits) {
+        return fail_shapes(kernel, {dims, rank}, {other_dims, other_rank});
+      }
+      work.direct = work.direct && work.broadcasts[i].is_direct();
     }
     void* data = nullptr;
     MYOPS_RETURN_IF_ERROR(read_data(api, input, &data));

@@ -27,6 +27,7 @@ void append_ops(nb::list& result, const char* kind, const myops::OpList& ops) {
     for (std::size_t i = 0; i < op.output_count; ++i) outputs.append(op.output_names[i]);
     entry["outputs"] = outputs;
     entry["kind"] = kind;
+    entry["broadcasts"] = op.broadcasts;
     result.append(entry);
   }
 }
@@ -52,7 +53,7 @@ NB_MODULE(_build_info, module) {
   module.def(
       "ops", &list_ops,
       "One dict per operator: name, torch_name, kind (elementwise or norm), inputs, outputs, "
-      "attributes (name to default).");
+      "attributes (name to default), broadcasts.");
   module.def("isas", &list_isas,
              "The ISAs of this build that this machine can run, slowest first.");
   module.def("isa", &myops::cpu_isa, "The ISA in use. MYOPS_ISA in the environment forces one.");

@@ -225,8 +225,30 @@ struct Autograd<index, pass, std::index_sequence<T...>, std::index_sequence<A...
     }
   };
 
+  /// Whether shapes differ, and may: others are left to the checks.
+  static bool can_and_must_expand(const TensorRefs<sizeof...(T)>& tensors) {
+    bool can = true;
+    bool must = false;
+    for (const at::Tensor* tensor : tensors) {
+      can = can && tensors[0]->defined() && expands_to(*tensor, *tensors[0]);
+      must = must || (can && tensor->sym_sizes() != tensors[0]->sym_sizes());
+    }
+    return can && must;
+  }
+
   static Result<index, pass> kernel(c10::DispatchKeySet keys, TensorArgument<T>... tensors,
                                     AttributeArgument<A>... attributes) {
+    if constexpr (broadcasts<index, pass>) {
+      // At expanded inputs expand's own derivatives do the sums. Without derivatives the kernel
+      // below does it, and traced graphs and exported files keep the small input.
+      const bool derived = torch::autograd::compute_requires_grad(tensors...) ||
+                           (torch::autograd::isFwGradDefined(tensors) || ...);
+      const TensorRefs<sizeof...(T)> arguments{&tensors...};
+      if (derived && can_and_must_expand(arguments)) {
+        return registered<index, pass>().call(
+            arguments[T]->expand_symint(arguments[0]->sym_sizes())..., attributes...);
+      }
+    }
     NodePtr<DerivativeNode> node;
     if (torch::autograd::compute_requires_grad(tensors...)) {
       node = make_node<DerivativeNode>();

@@ -2,6 +2,7 @@
 // The one place that judges what a caller passes to a torch operator.
 #pragma once
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
@@ -49,16 +50,29 @@ inline bool matches(const at::Tensor& tensor, const at::Tensor& reference) {
          tensor.sym_sizes() == reference.sym_sizes();
 }
 
-/// ValueError or TypeError unless `tensor` has the shape, dtype and device of `reference`.
+/// Whether `tensor` can be broadcast to the shape of `reference`.
+inline bool expands_to(const at::Tensor& tensor, const at::Tensor& reference) {
+  return tensor.defined() && at::is_expandable_to(tensor.sym_sizes(), reference.sym_sizes());
+}
+
+/// ValueError or TypeError unless `tensor` has the dtype and device of `reference`, and its shape
+/// or where `broadcasts` one that can be broadcast to it.
 inline void check_matches(const OpInfo& op, const char* name, const at::Tensor& tensor,
-                          const char* reference_name, const at::Tensor& reference) {
+                          const char* reference_name, const at::Tensor& reference,
+                          bool broadcasts) {
   check_tensor(op, name, tensor);
   TORCH_CHECK_TYPE(tensor.scalar_type() == reference.scalar_type(), "[", op.torch_name, "] ", name,
                    " should have the dtype of ", reference_name, ", ", dtype_text(reference),
                    ". Received ", dtype_text(tensor), ". Convert one of them.");
-  TORCH_CHECK_VALUE(tensor.sym_sizes() == reference.sym_sizes(), "[", op.torch_name, "] ", name,
+  TORCH_CHECK_VALUE(!broadcasts || expands_to(tensor, reference), "[", op.torch_name, "] ", name,
                     " should have the shape of ", reference_name, ", ", reference.sym_sizes(),
-                    ". Received ", tensor.sym_sizes(), ". Expand or reshape it first.");
+                    ", or one that can be broadcast to it: sizes equal or 1, aligned at the last "
+                    "dim. Received ",
+                    tensor.sym_sizes(), ". Reshape it first.");
+  TORCH_CHECK_VALUE(broadcasts || tensor.sym_sizes() == reference.sym_sizes(), "[", op.torch_name,
+                    "] ", name, " should have the shape of ", reference_name, ", ",
+                    reference.sym_sizes(), ". Received ", tensor.sym_sizes(),
+                    ". Expand or reshape it first.");
   TORCH_CHECK_VALUE(tensor.device() == reference.device(), "[", op.torch_name, "] ", name,
                     " should be on the device of ", reference_name, ", ", reference.device(),
                     ". Received ", tensor.device(), ". Move one of them with .to().");

@@ -38,6 +38,11 @@ inline constexpr std::size_t input_count = Functor<index>::inputs.size();
 template <OpIndex index>
 inline constexpr std::size_t attribute_count = Functor<index>::attributes.size();
 
+/// Whether the op's inputs after the first may have fewer elements. Derivatives are computed at
+/// expanded inputs, so the other passes are strict.
+template <OpIndex index, Pass pass>
+inline constexpr bool broadcasts = pass == Pass::forward && op_broadcasts<Functor<index>>;
+
 /// Tensor arguments of a pass, in schema order; the op's inputs come last.
 constexpr std::size_t tensor_count(std::size_t inputs, Pass pass) {
   return pass == Pass::forward ? inputs : pass == Pass::backward ? inputs + 1 : 2 * inputs + 1;
@@ -124,10 +129,25 @@ struct Glue<index, pass, std::index_sequence<T...>, std::index_sequence<A...>,
     check_tensor(op, op.input_names[0], x);
     for (std::size_t i = 0; i < n; ++i) {
       if (tensors[i] != &x && !matches(*tensors[i], x)) {
-        check_matches(op, argument_name(op, pass, i).c_str(), *tensors[i], op.input_names[0], x);
+        check_matches(op, argument_name(op, pass, i).c_str(), *tensors[i], op.input_names[0], x,
+                      broadcasts<index, pass>);
       }
     }
     check_call(op, attributes);
+  }
+
+  /// Runs the kernel, on views of the first input's shape where a checked input has another one.
+  static void compute(const Arguments& tensors, const Outputs& outputs, const double* attributes) {
+    Arguments arguments = tensors;
+    std::array<at::Tensor, n> views;
+    if constexpr (broadcasts<index, pass>) {
+      for (std::size_t i = 1; i < n; ++i) {
+        if (tensors[i]->sizes() == tensors[0]->sizes()) continue;
+        views[i] = tensors[i]->expand(tensors[0]->sizes());
+        arguments[i] = &views[i];
+      }
+    }
+    run<n, m>(kernel(outputs[0]), arguments, outputs, attributes);
   }
 
   static Outputs allocate(const Arguments& tensors) {
@@ -143,7 +163,7 @@ struct Glue<index, pass, std::index_sequence<T...>, std::index_sequence<A...>,
     const double values[] = {attributes..., 0.0};
     check(arguments, values);
     const Outputs outputs = allocate(arguments);
-    run<n, m>(kernel(outputs[0]), arguments, outputs, values);
+    compute(arguments, outputs, values);
     return to_result(outputs);
   }
 
@@ -190,7 +210,7 @@ struct Glue<index, pass, std::index_sequence<T...>, std::index_sequence<A...>,
       }
     }
     const Outputs outputs = in_place ? targets : allocate(arguments);
-    run<n, m>(kernel(outputs[0]), arguments, outputs, values);
+    compute(arguments, outputs, values);
     if (!in_place) (targets[R].copy_(outputs[R]), ...);
   }
 

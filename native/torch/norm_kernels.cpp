@@ -35,7 +35,7 @@ void check_norm(NormIndex index, const at::Tensor& x, const at::Tensor& weight, 
 }
 
 void check_like(NormIndex index, const char* name, const at::Tensor& tensor, const at::Tensor& x) {
-  if (!matches(tensor, x)) check_matches(norm_info(index), name, tensor, "x", x);
+  if (!matches(tensor, x)) check_matches(norm_info(index), name, tensor, "x", x, /*broadcasts=*/false);
 }
 
 /// Checks `out` and gives it the shape of x.

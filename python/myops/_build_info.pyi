@@ -4,8 +4,11 @@ from typing import TypedDict
 class OpDescription(TypedDict):
     name: str
     torch_name: str
+    kind: str
     inputs: list[str]
+    outputs: list[str]
     attributes: dict[str, float]
+    broadcasts: bool
 
 version: str
 compiler: str

@@ -11,24 +11,45 @@ from typing import Any
 
 import torch
 
+from myops import _norm_rules
 from myops._after_import import call_after_import
-from myops.spec import DOMAIN, SPECS
+from myops.spec import DOMAIN, ELEMENTWISE
 
 _PASSES = ("", "_backward", "_double_backward")
 
 
-def _operators() -> Iterator[Any]:
-    for spec in SPECS:
+def _operators() -> Iterator[tuple[Any, bool]]:
+    """Each operator, and whether its inputs after the first may be broadcast."""
+    for spec in ELEMENTWISE:
         for suffix in _PASSES:
-            yield getattr(getattr(torch.ops, DOMAIN), spec.torch_name + suffix).default
+            op = getattr(getattr(torch.ops, DOMAIN), spec.torch_name + suffix).default
+            yield op, spec.broadcasts and not suffix
 
 
-def _batched(op: Any, info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
+def _with_rank(name: str, tensor: torch.Tensor, batched: bool, x: torch.Tensor) -> torch.Tensor:
+    """``tensor``, batched or not, with dims of size 1 where its example has fewer than that of
+    ``x``: aligned at the last dim, they would otherwise meet the batch."""
+    shape = tensor.shape[1:] if batched else tensor.shape
+    missing = x.dim() - 1 - len(shape)
+    if missing < 0:
+        raise ValueError(
+            f"[{name}] an input should have no more dims than the first one, {x.dim() - 1} per "
+            f"example. Received shape {list(shape)}. Reshape it first."
+        )
+    return tensor.reshape(*tensor.shape[:1], *[1] * missing, *shape) if batched else tensor
+
+
+def _batched(
+    op: Any, broadcasts: bool, info: Any, in_dims: tuple[int | None, ...], *args: Any
+) -> tuple[Any, Any]:
     """Elementwise operators run once over the whole batch, with it in front."""
-    moved = []
+    moved: list[Any] = []
     for argument, dim in zip(args, in_dims, strict=True):
         if not isinstance(argument, torch.Tensor):
             moved.append(argument)
+        elif broadcasts and moved:
+            front = argument if dim is None else argument.movedim(dim, 0)
+            moved.append(_with_rank(op.name().partition("::")[2], front, dim is not None, moved[0]))
         elif dim is None:
             moved.append(argument.unsqueeze(0).expand(info.batch_size, *argument.shape))
         else:
@@ -39,6 +60,14 @@ def _batched(op: Any, info: Any, in_dims: tuple[int | None, ...], *args: Any) ->
 
 def _register_sharding(tensor_module: ModuleType) -> None:
     from torch.distributed.tensor.experimental import register_sharding
+
+    def laid(placement: Any, own: Any, first: Any) -> Any:
+        """Where an input goes that is broadcast to the first: not sharded where it is repeated."""
+        if not isinstance(placement, tensor_module.Shard):
+            return placement
+        dim = placement.dim - (first.ndim - own.ndim)
+        repeated = dim < 0 or own.shape[dim] != first.shape[placement.dim]
+        return tensor_module.Replicate() if repeated else tensor_module.Shard(dim)
 
     def rule(op: Any) -> Any:
         schema = op._schema
@@ -52,19 +81,26 @@ def _register_sharding(tensor_module: ModuleType) -> None:
             given = tensors[: len(args)]
             placements = [replicate(), *(shard(dim) for dim in range(args[0].ndim))]
             return [
-                ([p] * results, [p if is_tensor else None for is_tensor in given])
+                (
+                    [p] * results,
+                    [
+                        laid(p, argument, args[0]) if is_tensor else None
+                        for argument, is_tensor in zip(args, given, strict=True)
+                    ],
+                )
                 for p in placements
             ]
 
         return strategies
 
-    for op in _operators():
+    for op, _ in _operators():
         register_sharding(op)(rule(op))
 
 
 @functools.cache
 def register() -> None:
     """Registers the rules, once per process. Those for DTensor wait for its import."""
-    for op in _operators():
-        torch.library.register_vmap(op, functools.partial(_batched, op))
+    for op, broadcasts in _operators():
+        torch.library.register_vmap(op, functools.partial(_batched, op, broadcasts))
     call_after_import("torch.distributed.tensor", _register_sharding)
+    _norm_rules.register()

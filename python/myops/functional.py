@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from myops import _torch_rules
 from myops._library import load_torch_library
 from myops.onnx import translate
-from myops.spec import DOMAIN, SPECS, OpSpec
+from myops.spec import DOMAIN, ELEMENTWISE, OpSpec
 
 if TYPE_CHECKING:
     # The functions are made below, one per OpSpec.
@@ -43,6 +43,9 @@ def _docstring(spec: OpSpec) -> str:
     arguments = "\n".join(
         [
             f"    {name}: tensor of any shape, float32, float64, float16 or bfloat16, any strides."
+            if name == spec.inputs[0] or not spec.broadcasts
+            else f"    {name}: tensor of the first one's dtype, and of its shape or one that can\n"
+            "        be broadcast to it: sizes equal or 1, aligned at the last dim."
             for name in spec.inputs
         ]
         + [f"    {a.name}: {a.doc} Default {a.default:g}." for a in spec.attributes]
@@ -57,8 +60,9 @@ def _docstring(spec: OpSpec) -> str:
         "    never shares memory with the input.\n\n"
         "Raises:\n"
         "    TypeError: an input is not a dense floating-point tensor.\n"
-        "    ValueError: an attribute is not finite, or shapes or devices differ.\n\n"
-        "Does not broadcast, and does not compute derivatives beyond the second.\n"
+        "    ValueError: an attribute is not finite, or shapes do not fit or devices differ.\n\n"
+        + ("Does not" if spec.broadcasts else "Does not broadcast, and does not")
+        + " compute derivatives beyond the second.\n"
     )
 
 
@@ -102,10 +106,11 @@ def _make(spec: OpSpec) -> Callable[..., torch.Tensor]:
     return function
 
 
-for _spec in SPECS:
+for _spec in ELEMENTWISE:
     globals()[_spec.torch_name] = _make(_spec)
 
 _swish: Callable[..., torch.Tensor] = globals()["swish"]
+_swish_tensor: Callable[..., torch.Tensor] = globals()["swish_tensor"]
 
 
 def quick_gelu(x: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -114,6 +119,112 @@ def quick_gelu(x: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Ten
     Args and errors are those of ``swish``.
     """
     return _swish(x, 1.702, out=out)
+
+
+def swish_per_channel(
+    x: torch.Tensor, beta: torch.Tensor, dim: int = 1, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Swish with a coefficient per channel, ``y = x * sigmoid(beta[c] * x)``: ``swish_tensor`` with
+    ``beta`` laid along one dim.
+
+    Args:
+        x: tensor of any shape, float32, float64, float16 or bfloat16, any strides.
+        beta: tensor of shape ``(x.shape[dim],)`` and of the dtype of ``x``; or one element, for all
+            channels.
+        dim: the dim of the channels; negative ones count from the end. Without meaning where
+            ``beta`` has one element.
+        out: as for ``swish_tensor``.
+
+    Returns:
+        A tensor of the shape, dtype, device and memory format of ``x``; ``out`` if given. The
+        gradient of ``beta`` is summed over the other dims.
+
+    Raises:
+        IndexError: ``x`` has no such dim.
+        TypeError: an input is not a dense floating-point tensor, or dtypes differ.
+        ValueError: ``beta`` has another shape, or devices differ.
+
+    Source: Ramachandran, Zoph, Le, "Searching for Activation Functions", 2017.
+    """
+    where, rank = "swish_per_channel", x.dim()
+    # The number of elements is asked for last: a tracer warns of comparing it.
+    if beta.dim() > 1 and beta.numel() != 1:
+        raise ValueError(
+            f"[{where}] beta should have one dim, or one element. "
+            f"Received shape {list(beta.shape)}. Flatten it, or call swish_tensor."
+        )
+    has_dim = -rank <= dim < rank
+    if beta.dim() != 1 or (not has_dim and beta.numel() == 1):
+        return _swish_tensor(x, beta.reshape(()), out=out)
+    if not has_dim:
+        raise IndexError(
+            f"[{where}] dim should be from {-rank} to {rank - 1}. "
+            f"Received {dim} for x of shape {list(x.shape)}. Pass the dim of the channels."
+        )
+    if not torch._C._is_tracing() and beta.shape[0] not in (1, x.shape[dim]):
+        raise ValueError(
+            f"[{where}] beta should have an element per channel, {x.shape[dim]} in dim {dim} of "
+            f"x of shape {list(x.shape)}. Received {beta.shape[0]}. "
+            "Pass another beta, or another dim."
+        )
+    after = rank - 1 - dim % rank
+    return _swish_tensor(x, beta.reshape(-1, *[1] * after) if after else beta, out=out)
+
+
+def rms_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float = 1e-6,
+    *,
+    residual: torch.Tensor | None = None,
+    out: torch.Tensor | tuple[torch.Tensor, torch.Tensor] | None = None,
+) -> Any:
+    """RMSNorm over the last dim, ``y = x / sqrt(mean(x**2) + eps) * weight``, of ``x`` or of
+    ``x + residual``.
+
+    The mean is taken so that squares do not leave the exponent range. A row with NaN is NaN
+    throughout; one with an infinity is NaN there and 0 elsewhere; one of zeros is 0, or NaN where
+    ``eps`` is 0. ``float16`` and ``bfloat16`` compute in ``float32`` and round once, after rounding
+    the sum with the residual.
+
+    Source: Zhang, Sennrich, "Root Mean Square Layer Normalization", 2019.
+
+    Args:
+        x: tensor of shape ``(..., n)``, float32, float64, float16 or bfloat16, any strides. Read in
+            place where its last dim is contiguous, else copied once.
+        weight: tensor of shape ``(n,)`` and the dtype of ``x``.
+        eps: added to the mean of the squares. Finite, at least 0. Default 1e-06.
+        residual: tensor of the shape and dtype of ``x``, added to it first.
+        out: tensor of the dtype and device of ``x`` to write into, resized to its shape; with
+            ``residual`` two of them. Not differentiable.
+
+    Returns:
+        ``y``, of the shape, dtype, device and memory format of ``x``; with ``residual`` the pair
+        ``(y, x + residual)``; ``out`` if given.
+
+    Raises:
+        TypeError: an input is not a dense floating-point tensor, or dtypes differ.
+        ValueError: ``eps`` is negative or not finite, or shapes or devices differ.
+
+    The first derivative has a kernel of its own; higher ones, and forward mode, are composed of
+    torch's operators. The gradient of ``weight`` does not depend on the number of threads.
+    """
+    check_attribute("rms_norm", eps)
+    operators = getattr(torch.ops, DOMAIN)
+    if residual is None:
+        if out is None:
+            return operators.rms_norm.default(x, weight, eps)
+        operators.rms_norm.out(x, weight, eps, out=out)
+        return out
+    if out is None:
+        return operators.add_rms_norm.default(x, residual, weight, eps)
+    if not isinstance(out, (tuple, list)) or len(out) != 2:
+        raise TypeError(
+            "[rms_norm] out should be a pair (y, sum) where a residual is given. "
+            f"Received {type(out).__name__}. Pass two tensors."
+        )
+    operators.add_rms_norm.out(x, residual, weight, eps, out_y=out[0], out_sum=out[1])
+    return out
 
 
 def split_gate(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -137,4 +248,10 @@ def split_gate(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return gate, value
 
 
-__all__ = ["quick_gelu", "split_gate", *(spec.torch_name for spec in SPECS)]
+__all__ = [
+    "quick_gelu",
+    "rms_norm",
+    "split_gate",
+    "swish_per_channel",
+    *(spec.torch_name for spec in ELEMENTWISE),
+]

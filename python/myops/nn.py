@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from myops import functional
-from myops.spec import SPECS, OpSpec
+from myops.spec import ELEMENTWISE, OpSpec
 
 
 class Operator(torch.nn.Module):
@@ -56,6 +58,11 @@ def _forward_one(self: Operator, x: torch.Tensor) -> torch.Tensor:
     return self.apply_operator(x)
 
 
+def _forward_beta(self: Operator, x: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
+    """Applies the operator to ``x`` and ``beta``."""
+    return self.apply_operator(x, beta)
+
+
 def _forward_gated(self: Operator, gate: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """Applies the operator to ``gate`` and ``x``."""
     return self.apply_operator(gate, x)
@@ -65,6 +72,7 @@ def _forward_gated(self: Operator, gate: torch.Tensor, x: torch.Tensor) -> torch
 _FORWARD: dict[tuple[str, ...], Any] = {
     ("x",): _forward_one,
     ("gate", "x"): _forward_gated,
+    ("x", "beta"): _forward_beta,
 }
 
 if TYPE_CHECKING:
@@ -84,7 +92,149 @@ def _make(spec: OpSpec) -> type[Operator]:
     return type(spec.name, (Operator,), namespace)
 
 
-for _spec in SPECS:
+for _spec in ELEMENTWISE:
     globals()[_spec.name] = _make(_spec)
 
-__all__ = ["Operator", *(spec.name for spec in SPECS)]
+
+class SwishPerChannel(torch.nn.Module):
+    """Swish with a trained coefficient per channel, ``y = x * sigmoid(beta[c] * x)``.
+
+    Args:
+        num_channels: how many; 1 for a single coefficient for all channels.
+        dim: the dim of the channels in the input.
+        beta: what the coefficients start from. 1 is SiLU.
+        device: of the parameter.
+        dtype: of the parameter. The computation is in the input's dtype: ``beta`` is converted to
+            it, so that autocast and half inputs work.
+
+    Attributes:
+        beta: the parameter, of shape ``(num_channels,)``.
+
+    Shape: input of any shape with ``num_channels`` elements in ``dim``, output of the same shape.
+
+    Raises:
+        ValueError: ``num_channels`` is not positive, or ``beta`` is not finite.
+
+    Source: Ramachandran, Zoph, Le, "Searching for Activation Functions", 2017.
+    """
+
+    def __init__(
+        self,
+        num_channels: int,
+        dim: int = 1,
+        beta: float = 1.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if num_channels < 1:
+            raise ValueError(
+                "[SwishPerChannel] num_channels should be positive. "
+                f"Received {num_channels}. Pass the size of the channels' dim."
+            )
+        if not math.isfinite(beta):
+            raise ValueError(
+                f"[SwishPerChannel] beta should be finite. Received {beta}. Pass a finite number."
+            )
+        self.num_channels = num_channels
+        self.dim = dim
+        self.initial_beta = float(beta)
+        self.beta = torch.nn.Parameter(torch.empty(num_channels, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets every coefficient to what it started from."""
+        torch.nn.init.constant_(self.beta, self.initial_beta)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Applies the operator to ``x``. See ``myops.functional.swish_per_channel``."""
+        return functional.swish_per_channel(x, self.beta.to(x.dtype), self.dim)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_channels}, dim={self.dim}, beta={self.initial_beta!r}"
+
+
+class RMSNorm(torch.nn.Module):
+    """RMSNorm, ``y = x / sqrt(mean(x**2) + eps) * weight``, over the last dims.
+
+    Args:
+        normalized_shape: sizes of the dims normalized together, or of the last one.
+        eps: added to the mean of the squares; None for the machine epsilon of the precision that
+            computes, as in ``torch.nn.RMSNorm``: float64 for float64, else float32.
+        elementwise_affine: whether there is a weight.
+        device: of the weight.
+        dtype: of the weight. The computation is in the input's dtype: the weight is converted to
+            it, so that autocast and half inputs work; autocast does not change the input's dtype.
+
+    Attributes:
+        weight: the parameter, of shape ``normalized_shape``, or None.
+
+    Shape: input ``(..., *normalized_shape)``, output of the same shape.
+
+    Raises:
+        ValueError: the input's last dims are not ``normalized_shape``.
+
+    Source: Zhang, Sennrich, "Root Mean Square Layer Normalization", 2019.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        functional.check_attribute("RMSNorm", eps)
+        sizes = [normalized_shape] if isinstance(normalized_shape, int) else normalized_shape
+        self.normalized_shape = tuple(int(size) for size in sizes)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        if elementwise_affine:
+            empty = torch.empty(self.normalized_shape, device=device, dtype=dtype)
+            self.weight = torch.nn.Parameter(empty)
+        else:
+            self.register_parameter("weight", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets every weight to 1."""
+        if self.elementwise_affine:
+            torch.nn.init.ones_(self.weight)
+
+    def forward(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> Any:
+        """The norm of ``x``; with ``residual`` the pair of the norm of their sum, and the sum. See
+        ``myops.functional.rms_norm``."""
+        dims = len(self.normalized_shape)
+        if tuple(x.shape[-dims:]) != self.normalized_shape:
+            raise ValueError(
+                f"[RMSNorm] the last dims of x should be {list(self.normalized_shape)}. "
+                f"Received shape {list(x.shape)}. Reshape it, or make the module for its shape."
+            )
+        eps = self.eps
+        if eps is None:
+            eps = torch.finfo(torch.float64 if x.dtype == torch.float64 else torch.float32).eps
+        if self.weight is None:
+            weight = x.new_ones(self.normalized_shape)
+        else:
+            weight = self.weight.to(x.dtype)
+        if dims == 1:
+            return functional.rms_norm(x, weight, eps, residual=residual)
+        result = functional.rms_norm(
+            x.flatten(-dims),
+            weight.flatten(),
+            eps,
+            residual=None if residual is None else residual.flatten(-dims),
+        )
+        if residual is None:
+            return result.reshape(x.shape)
+        return tuple(each.reshape(x.shape) for each in result)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
+
+
+__all__ = ["Operator", "RMSNorm", "SwishPerChannel", *(spec.name for spec in ELEMENTWISE)]

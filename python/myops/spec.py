@@ -8,87 +8,29 @@ functions and modules, both exporters, the plugin, verification and the tests fo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from myops import _build_info
 from myops._errors import UsageError
 from myops._normal import SCALED_TAIL, upper_tail
-
-Array = npt.NDArray[np.floating]
-
-DOMAIN = "myops"
-"""Namespace of the operators in torch and domain in ONNX."""
-
-DOMAIN_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Attribute:
-    """A scalar fixed per node; the same name in torch, ONNX and Python."""
-
-    name: str
-    default: float
-    doc: str
+from myops.norm_spec import ADD_RMS_NORM, RMS_NORM
+from myops.opspec import (
+    DOMAIN,
+    DOMAIN_VERSION,
+    HALF_NOTE,
+    HALVES,
+    Array,
+    Attribute,
+    OpSpec,
+)
 
 
-@dataclass(frozen=True)
-class OpSpec:
-    """One operator.
-
-    Attributes:
-        name: ONNX op type.
-        torch_name: name below ``torch.ops.myops``.
-        inputs: tensor arguments, all of one shape and dtype.
-        attributes: scalar arguments.
-        summary: one sentence with the formula.
-        details: limits, special values, source of the formula.
-        reference: the operator on float64 or longdouble arrays, computed in that precision,
-            ``reference(*inputs, **attributes)``. Written for accuracy and independently of the
-            native functor.
-        body: the operator in standard ONNX ops, ``body(op, *inputs, *attributes)``, where
-            ``op.Name(...)`` adds a node and attributes come as scalar tensors of the inputs' type.
-        body_float64: another spelling of ``body`` for float64, where ONNX Runtime has no kernel
-            for what it makes of the first one.
-        domain: the interval inputs are drawn from in verification.
-        denormals: error allowed on top, in smallest denormal numbers of the compute type, for
-            inputs in the domain: what rounding an intermediate value to a denormal costs.
-        max_ulp: worst error of the forward kernels against float64, by dtype, in units in the
-            last place of that dtype.
-    """
-
-    name: str
-    torch_name: str
-    inputs: tuple[str, ...]
-    attributes: tuple[Attribute, ...]
-    summary: str
-    details: str
-    reference: Callable[..., Array]
-    body: Callable[..., Any]
-    body_float64: Callable[..., Any] | None = None
-    domain: tuple[float, float] = (-20.0, 20.0)
-    denormals: int = 0
-    max_ulp: Mapping[str, float] = field(
-        default_factory=lambda: {
-            "float32": 4.0,
-            "float64": 4.0,
-            "float16": 0.51,
-            "bfloat16": 0.51,
-        }
-    )
-
-    def defaults(self) -> dict[str, float]:
-        """Attribute names and default values."""
-        return {attribute.name: attribute.default for attribute in self.attributes}
-
-
-def _swish(x: Array, beta: float) -> Array:
+def _swish(x: Array, beta: float | Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
-        z = x.dtype.type(beta) * x
+        z = np.asarray(beta, x.dtype) * x
         tail = np.exp(-np.abs(z))  # never overflows
         sigmoid = np.where(z >= 0, 1.0, tail) / (1.0 + tail)
         y = x * sigmoid
@@ -105,9 +47,7 @@ def _swish_body_float64(op: Any, x: Any, beta: Any) -> Any:
     return op.Div(x, op.Add(op.Exp(op.Neg(op.Mul(x, beta))), op.constant(1.0)))
 
 
-_HALVES = {"float16": 0.51, "bfloat16": 0.51}
 _BETA = Attribute("beta", 1.0, "Coefficient inside the sigmoid. Finite.")
-_HALF_NOTE = "``float16`` and ``bfloat16`` compute in ``float32`` and round once.\n\n"
 
 SWISH = OpSpec(
     name="Swish",
@@ -127,7 +67,29 @@ SWISH = OpSpec(
     reference=_swish,
     body=_swish_body,
     body_float64=_swish_body_float64,
-    max_ulp={"float32": 2.5, "float64": 4.0, **_HALVES},
+    max_ulp={"float32": 2.5, "float64": 4.0, **HALVES},
+)
+
+
+SWISH_TENSOR = OpSpec(
+    name="SwishTensor",
+    torch_name="swish_tensor",
+    inputs=("x", "beta"),
+    attributes=(),
+    summary="Swish whose coefficient is a tensor, ``y = x * sigmoid(beta * x)``.",
+    details=(
+        "For a coefficient that is trained: ``beta`` has a gradient, too. Limits are those of\n"
+        "``swish`` at each ``beta``; an infinite ``beta`` gives ``max(x, 0)`` or ``min(x, 0)``,\n"
+        "and NaN at ``x = 0``; NaN in ``x`` or ``beta`` gives NaN.\n"
+        + HALF_NOTE
+        + 'Source: Ramachandran, Zoph, Le, "Searching for Activation Functions", 2017.'
+    ),
+    reference=_swish,
+    body=_swish_body,
+    body_float64=_swish_body_float64,
+    broadcasts=True,
+    denormals=2,
+    max_ulp={"float32": 4.0, "float64": 4.0, **HALVES},
 )
 
 
@@ -145,7 +107,7 @@ HARDSWISH = OpSpec(
     details=(
         "Finite for all finite ``x`` (``x * clip / 6`` overflows in half precision). ``-inf``\n"
         "gives ``-0.0``, ``+inf`` gives ``+inf``; NaN stays NaN. The derivative at the corners -3\n"
-        "and 3 is torch's: 0 and 1.\n" + _HALF_NOTE + "Source: Howard et al., "
+        "and 3 is torch's: 0 and 1.\n" + HALF_NOTE + "Source: Howard et al., "
         '"Searching for MobileNetV3", 2019.'
     ),
     reference=_hardswish,
@@ -159,7 +121,7 @@ HARDSWISH = OpSpec(
             op.constant(6.0),
         ),
     ),
-    max_ulp={"float32": 2.5, "float64": 2.5, **_HALVES},
+    max_ulp={"float32": 2.5, "float64": 2.5, **HALVES},
 )
 
 
@@ -180,7 +142,7 @@ MISH = OpSpec(
     summary="Mish, ``y = x * tanh(log(1 + exp(x)))``.",
     details=(
         "``-inf`` gives ``-0.0``, ``+inf`` gives ``+inf``; NaN stays NaN.\n"
-        + _HALF_NOTE
+        + HALF_NOTE
         + 'Source: Misra, "Mish: A Self Regularized Non-Monotonic Activation Function", 2019.'
     ),
     reference=_mish,
@@ -195,7 +157,7 @@ MISH = OpSpec(
             )
         ),
     ),
-    max_ulp={"float32": 4.5, "float64": 4.5, **_HALVES},
+    max_ulp={"float32": 4.5, "float64": 4.5, **HALVES},
 )
 
 
@@ -233,13 +195,13 @@ GELU = OpSpec(
     details=(
         "``-inf`` gives ``-0.0``, ``+inf`` gives ``+inf``; NaN stays NaN. Accurate in relative\n"
         "terms in the negative tail, too.\n"
-        + _HALF_NOTE
+        + HALF_NOTE
         + 'Source: Hendrycks, Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.'
     ),
     reference=_gelu,
     body=_gelu_body,
     body_float64=_gelu_body_float64,
-    max_ulp={"float32": 6.0, "float64": 7.0, **_HALVES},
+    max_ulp={"float32": 6.0, "float64": 7.0, **HALVES},
 )
 
 
@@ -271,12 +233,12 @@ GELU_TANH = OpSpec(
     details=(
         "torch's ``gelu(x, approximate='tanh')``. ``-inf`` gives ``-0.0``, ``+inf`` gives\n"
         "``+inf``; NaN stays NaN.\n"
-        + _HALF_NOTE
+        + HALF_NOTE
         + 'Source: Hendrycks, Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.'
     ),
     reference=_gelu_tanh,
     body=_gelu_tanh_body,
-    max_ulp={"float32": 4.0, "float64": 4.0, **_HALVES},
+    max_ulp={"float32": 4.0, "float64": 4.0, **HALVES},
 )
 
 
@@ -286,7 +248,8 @@ def _gated(activation: OpSpec, name: str, summary: str, max_ulp: Mapping[str, fl
 
     def reference(gate: Array, x: Array, **attributes: float) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):
-            return activation.reference(gate, **attributes) * x
+            y: Array = activation.reference(gate, **attributes) * x
+            return y
 
     return OpSpec(
         name=name,
@@ -296,7 +259,7 @@ def _gated(activation: OpSpec, name: str, summary: str, max_ulp: Mapping[str, fl
         summary=summary,
         details=(
             "Special values follow from the activation's and the product: 0 times infinity is\n"
-            "NaN.\n" + _HALF_NOTE + 'Source: Shazeer, "GLU Variants Improve Transformer", 2020.'
+            "NaN.\n" + HALF_NOTE + 'Source: Shazeer, "GLU Variants Improve Transformer", 2020.'
         ),
         reference=reference,
         body=lambda op, gate, x, *rest: op.Mul(activation.body(op, gate, *rest), x),
@@ -312,16 +275,21 @@ SWIGLU = _gated(
     SWISH,
     "SwiGLU",
     "SwiGLU, ``y = gate * sigmoid(beta * gate) * x``.",
-    {"float32": 3.0, "float64": 4.5, **_HALVES},
+    {"float32": 3.0, "float64": 4.5, **HALVES},
 )
 GEGLU = _gated(
     GELU,
     "GeGLU",
     "GeGLU, ``y = gate * Phi(gate) * x`` with ``Phi`` the standard normal distribution function.",
-    {"float32": 6.5, "float64": 7.5, **_HALVES},
+    {"float32": 6.5, "float64": 7.5, **HALVES},
 )
 
-SPECS: tuple[OpSpec, ...] = (SWISH, HARDSWISH, MISH, GELU, GELU_TANH, SWIGLU, GEGLU)
+ELEMENTWISE: tuple[OpSpec, ...] = (
+    *(SWISH, HARDSWISH, MISH, GELU, GELU_TANH),
+    *(SWIGLU, GEGLU, SWISH_TENSOR),
+)
+NORMS: tuple[OpSpec, ...] = (RMS_NORM, ADD_RMS_NORM)
+SPECS = (*ELEMENTWISE, *NORMS)
 
 
 def find(name: str) -> OpSpec:
@@ -350,6 +318,9 @@ def mismatches() -> list[str]:
             ("torch name", spec.torch_name, op["torch_name"]),
             ("inputs", list(spec.inputs), op["inputs"]),
             ("attributes", spec.defaults(), op["attributes"]),
+            ("broadcasts", spec.broadcasts, op["broadcasts"]),
+            ("kind", spec.kind, op["kind"]),
+            ("outputs", list(spec.outputs), op["outputs"]),
         ):
             if here != there:
                 found.append(f"{spec.name}: {what} {here} in spec.py, {there} in the functor")
@@ -357,3 +328,17 @@ def mismatches() -> list[str]:
         f"{name} has a functor but no OpSpec: add one to python/myops/spec.py" for name in native
     )
     return found
+
+
+__all__ = [
+    "DOMAIN",
+    "DOMAIN_VERSION",
+    "ELEMENTWISE",
+    "NORMS",
+    "SPECS",
+    "Array",
+    "Attribute",
+    "OpSpec",
+    "find",
+    "mismatches",
+]

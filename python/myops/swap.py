@@ -9,11 +9,28 @@ import torch
 
 from myops import nn
 
+
+def _with_parameters(new: torch.nn.Module, old: torch.nn.Module) -> torch.nn.Module:
+    """``new``, holding the very parameters of ``old``: optimizers keep them."""
+    for name, parameter in old.named_parameters():
+        setattr(new, name, parameter)
+    return new
+
+
+def _norm(target: type[torch.nn.Module]) -> Callable[[torch.nn.Module], torch.nn.Module]:
+    def make(module: torch.nn.Module) -> torch.nn.Module:
+        shape, affine = module.normalized_shape, module.elementwise_affine
+        return _with_parameters(target(shape, module.eps, affine, device="meta"), module)
+
+    return make
+
+
 _TO_OURS: dict[type[torch.nn.Module], Callable[[torch.nn.Module], torch.nn.Module | None]] = {
     torch.nn.SiLU: lambda module: nn.Swish(),
     torch.nn.Hardswish: lambda module: nn.HardSwish(),
     torch.nn.Mish: lambda module: nn.Mish(),
     torch.nn.GELU: lambda module: nn.GeluTanh() if module.approximate == "tanh" else nn.Gelu(),
+    torch.nn.RMSNorm: _norm(nn.RMSNorm),
 }
 
 _TO_TORCH: dict[type[torch.nn.Module], Callable[[torch.nn.Module], torch.nn.Module | None]] = {
@@ -22,6 +39,7 @@ _TO_TORCH: dict[type[torch.nn.Module], Callable[[torch.nn.Module], torch.nn.Modu
     nn.Mish: lambda module: torch.nn.Mish(),
     nn.Gelu: lambda module: torch.nn.GELU(),
     nn.GeluTanh: lambda module: torch.nn.GELU(approximate="tanh"),
+    nn.RMSNorm: _norm(torch.nn.RMSNorm),
 }
 
 
@@ -44,11 +62,11 @@ def _replace(
 
 
 def to_myops(model: torch.nn.Module) -> dict[str, str]:
-    """Replaces ``SiLU``, ``Hardswish``, ``Mish`` and ``GELU`` inside ``model``, in place.
+    """Replaces ``SiLU``, ``Hardswish``, ``Mish``, ``GELU``, ``RMSNorm`` in ``model``, in place.
 
     Args:
-        model: any module. Its parameters, buffers, hooks and state dict keys stay as they are; the
-            replaced modules have none.
+        model: any module. Its parameters, buffers and state dict keys stay as they are: a norm
+            keeps the very weight it had. Hooks on the replaced modules are lost.
 
     Returns:
         Module path -> "old -> new", for what was replaced.

@@ -48,6 +48,7 @@ def test_entry_without_functor_is_named(monkeypatch):
         ({"inputs": ("x", "gate")}, "inputs"),
         ({"attributes": (spec.Attribute("gamma", 1.0, ""),)}, "attributes"),
         ({"attributes": (spec.Attribute("beta", 1.5, ""),)}, "attributes"),
+        ({"broadcasts": True}, "broadcasts"),
     ],
 )
 def test_entry_that_differs_is_named(monkeypatch, change, word):

@@ -157,6 +157,20 @@ MYOPS_FN double scale_of(const Storage* x, std::int64_t width) {
   return bit_cast<double>(static_cast<std::uint64_t>(1023 - exponent) << 52);
 }
 
+/// Kahan's sum: the careful ways have no partial sums to keep the error small.
+struct CompensatedSum {
+  double total = 0;
+  double error = 0;
+
+  MYOPS_FN void add(double term) {
+    const double corrected = term - error;
+    const double next = total + corrected;
+    const double lost = (next - total) - corrected;
+    error = lost == lost ? lost : 0;  // an infinite total has no error
+    total = next;
+  }
+};
+
 /// What the careful ways share: the row scaled and in double.
 template <class Storage>
 struct CarefulRow {
@@ -166,9 +180,10 @@ struct CarefulRow {
 
   CarefulRow(const Storage* row, std::int64_t width, double eps) : x(row) {
     scale = scale_of(x, width);
-    double sum = 0;
-    for (std::int64_t i = 0; i < width; ++i) sum += scaled(i) * scaled(i);
-    inverse_rms = RMSNorm::inverse_rms(sum, static_cast<double>(width), eps * scale * scale);
+    CompensatedSum squares;
+    for (std::int64_t i = 0; i < width; ++i) squares.add(scaled(i) * scaled(i));
+    inverse_rms =
+        RMSNorm::inverse_rms(squares.total, static_cast<double>(width), eps * scale * scale);
   }
 
   MYOPS_FN double scaled(std::int64_t i) const { return element(x + i) * scale; }
@@ -188,11 +203,12 @@ __attribute__((noinline)) void careful_backward(const Storage* grad, const Stora
                                                 const Storage* weight, Storage* x_grad,
                                                 T* weight_grad, std::int64_t width, double eps) {
   const CarefulRow<Storage> row(x, width, eps);
-  double sum = 0;
+  CompensatedSum products;
   for (std::int64_t i = 0; i < width; ++i) {
-    sum += element(grad + i) * element(weight + i) * row.scaled(i);
+    products.add(element(grad + i) * element(weight + i) * row.scaled(i));
   }
-  const double mean = RMSNorm::mean_product(sum, static_cast<double>(width), row.inverse_rms);
+  const double mean =
+      RMSNorm::mean_product(products.total, static_cast<double>(width), row.inverse_rms);
   for (std::int64_t i = 0; i < width; ++i) {
     const double g = element(grad + i);
     const double scaled = row.scaled(i);
@@ -218,10 +234,17 @@ MYOPS_FN void add_rows(const Storage* x, const Storage* residual, Storage* sum,
   });
 }
 
+/// As ONNX holds it: float, but for double rows.
+template <class T>
+MYOPS_FN double attribute(double value) {
+  return static_cast<double>(static_cast<T>(value));
+}
+
 template <class Storage>
 void forward(const NormForward& call) {
   using T = typename ComputeType<Storage>::type;
   const std::int64_t width = call.width;
+  const double eps = attribute<T>(call.eps);
   const auto* weight = static_cast<const Storage*>(call.weight);
   for (std::int64_t row = 0; row < call.rows; ++row) {
     const Storage* x = static_cast<const Storage*>(call.x) + row * width;
@@ -238,11 +261,11 @@ void forward(const NormForward& call) {
       squares.add({from, from}, count);
     });
     const double sum = squares.total();
-    if (needs_care<T>(sum, static_cast<double>(width), call.eps)) {
-      careful_forward(x, weight, y, width, call.eps);
+    if (needs_care<T>(sum, static_cast<double>(width), eps)) {
+      careful_forward(x, weight, y, width, eps);
       continue;
     }
-    const T r = static_cast<T>(RMSNorm::inverse_rms(sum, static_cast<double>(width), call.eps));
+    const T r = static_cast<T>(RMSNorm::inverse_rms(sum, static_cast<double>(width), eps));
     for_pieces<Storage>(width, [&](std::int64_t start, std::int64_t count) {
       alignas(64) T buffers[3][buffer_size<Storage>];
       const T* from = computable(x + start, buffers[0], count);
@@ -259,6 +282,7 @@ template <class Storage>
 void backward(const NormBackward& call) {
   using T = typename ComputeType<Storage>::type;
   const std::int64_t width = call.width;
+  const double eps = attribute<T>(call.eps);
   const auto* weight = static_cast<const Storage*>(call.weight);
   auto* weight_grad = static_cast<T*>(call.weight_grad);
   for (std::int64_t row = 0; row < call.rows; ++row) {
@@ -276,11 +300,11 @@ void backward(const NormBackward& call) {
       products.add({g, w, from}, count);
     });
     const double sum = squares.total();
-    if (needs_care<T>(sum, static_cast<double>(width), call.eps)) {
-      careful_backward(grad, x, weight, x_grad, weight_grad, width, call.eps);
+    if (needs_care<T>(sum, static_cast<double>(width), eps)) {
+      careful_backward(grad, x, weight, x_grad, weight_grad, width, eps);
       continue;
     }
-    const double inverse = RMSNorm::inverse_rms(sum, static_cast<double>(width), call.eps);
+    const double inverse = RMSNorm::inverse_rms(sum, static_cast<double>(width), eps);
     const T r = static_cast<T>(inverse);
     const T mean = static_cast<T>(
         RMSNorm::mean_product(products.total(), static_cast<double>(width), inverse));

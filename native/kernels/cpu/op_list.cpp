@@ -15,7 +15,7 @@ constexpr const char* elementwise_outputs[] = {"y"};
 
 template <class Op, class Outputs>
 constexpr OpInfo describe(const char* name, const char* torch_name, std::size_t index,
-                          const Outputs& outputs) {
+                          const Outputs& outputs, bool broadcasts) {
   return {name,
           torch_name,
           index,
@@ -24,20 +24,22 @@ constexpr OpInfo describe(const char* name, const char* torch_name, std::size_t 
           Op::attributes.size(),
           Op::attributes.data(),
           std::size(outputs),
-          std::data(outputs)};
+          std::data(outputs),
+          broadcasts};
 }
 
 constexpr OpInfo infos[] = {
 #define MYOPS_INFO(Name, torch_name)                                                 \
   describe<Name<float>>(#Name, #torch_name, static_cast<std::size_t>(OpIndex::Name), \
-                        elementwise_outputs),
+                        elementwise_outputs, op_broadcasts<Name<float>>),
     MYOPS_ALL_OPS(MYOPS_INFO)
 #undef MYOPS_INFO
 };
 
 constexpr OpInfo norm_infos[] = {
-#define MYOPS_INFO(Name, torch_name) \
-  describe<Name>(#Name, #torch_name, static_cast<std::size_t>(NormIndex::Name), Name::outputs),
+#define MYOPS_INFO(Name, torch_name)                                                           \
+  describe<Name>(#Name, #torch_name, static_cast<std::size_t>(NormIndex::Name), Name::outputs, \
+                 false),
     MYOPS_NORM_OPS(MYOPS_INFO)
 #undef MYOPS_INFO
 };

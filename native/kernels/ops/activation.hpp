@@ -8,7 +8,8 @@
 //   forward(x), backward(g, x), double_backward(h, g, x)   see Pass in op_info.hpp
 // Each is templated on Range. A functor whose two ranges differ also has range_key(x) and
 // range_limit(): a block is common when no element's key is above the limit. The driver picks per
-// block; without the two it uses Range::common throughout.
+// block; without the two it uses Range::common throughout. `static constexpr bool broadcasts =
+// true` lets hosts broadcast the inputs after the first: see OpInfo.
 #pragma once
 
 #include <array>

@@ -2,14 +2,18 @@
 // The op list: the families' lists, one after the other. Everything per-op is generated from it.
 #pragma once
 
+#include <type_traits>
+
 #include "ops/activation.hpp"
 #include "ops/gated.hpp"
 #include "ops/gelu.hpp"
+#include "ops/swish_tensor.hpp"
 
 #define MYOPS_ALL_OPS(X)  \
   MYOPS_ACTIVATION_OPS(X) \
   MYOPS_GELU_OPS(X)       \
-  MYOPS_GATED_OPS(X)
+  MYOPS_GATED_OPS(X)      \
+  MYOPS_SWISH_TENSOR_OPS(X)
 
 namespace myops {
 inline namespace MYOPS_ISA_NAME {
@@ -34,6 +38,12 @@ struct FunctorOf;
   };
 MYOPS_ALL_OPS(MYOPS_FUNCTOR)
 #undef MYOPS_FUNCTOR
+
+/// Whether a functor says that its inputs after the first may be broadcast.
+template <class Op, class = void>
+inline constexpr bool op_broadcasts = false;
+template <class Op>
+inline constexpr bool op_broadcasts<Op, std::void_t<decltype(Op::broadcasts)>> = Op::broadcasts;
 
 }  // namespace MYOPS_ISA_NAME
 }  // namespace myops

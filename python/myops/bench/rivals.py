@@ -122,6 +122,13 @@ def _silu(out: torch.Tensor, scratch: torch.Tensor, x: torch.Tensor) -> object:
     return silu(x, out=out)
 
 
+def _composed_tensor(out: torch.Tensor, scratch: torch.Tensor, x: Any, beta: Any) -> object:
+    import torch
+
+    torch.mul(x, beta, out=scratch)
+    return torch.mul(x, torch.sigmoid(scratch, out=scratch), out=out)
+
+
 def _gated(activation: Callable[..., object]) -> Callable[..., object]:
     """``activation(gate)`` into scratch, then the product."""
 
@@ -153,6 +160,7 @@ TORCH_RIVALS: dict[str, tuple[TorchRival, ...]] = {
     "Gelu": (TorchRival("F.gelu", _native("gelu")),),
     "GeluTanh": (TorchRival("F.gelu tanh", _native("gelu", approximate="tanh")),),
     "SwiGLU": (TorchRival("F.silu, mul", _gated(_silu)),),
+    "SwishTensor": (TorchRival("x*sigmoid(b*x)", _composed_tensor),),
     "GeGLU": (TorchRival("F.gelu, mul", _gated(_native("gelu"))),),
 }
 """Operators that are not here have their rows in ONNX Runtime only."""

@@ -22,6 +22,7 @@ _SPECS = {spec.name: spec for spec in SPECS}
 _HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _CONSTANT_FLOAT_SINCE = 12
 _CAST_LIKE_SINCE = 15
+_REDUCTION_AXES_ARE_INPUT_SINCE = 18
 _FUNCTIONS_SINCE_IR = 8
 
 
@@ -54,6 +55,13 @@ class BodyBuilder:
         tensor = helper.make_tensor("value", element_type or self.compute_type, [], [value])
         return self.node("Constant", value=tensor)
 
+    def mean(self, value: str) -> str:
+        """Over the last dim, which is kept."""
+        if self.opset < _REDUCTION_AXES_ARE_INPUT_SINCE:
+            return self.node("ReduceMean", value, axes=[-1], keepdims=1)
+        last = helper.make_tensor("value", TensorProto.INT64, [1], [-1])
+        return self.node("ReduceMean", value, self.node("Constant", value=last), keepdims=1)
+
     def attribute(self, name: str) -> str:
         """The enclosing function's float attribute, as a scalar in the compute type."""
         reference = onnx.AttributeProto(ref_attr_name=name, type=onnx.AttributeProto.FLOAT)
@@ -78,14 +86,16 @@ def _compute_type(types: Iterable[int]) -> int:
     return TensorProto.DOUBLE if TensorProto.DOUBLE in types else TensorProto.FLOAT
 
 
-def _apply(spec: OpSpec, builder: BodyBuilder, inputs: list[str], attributes: list[str]) -> str:
+def _apply(
+    spec: OpSpec, builder: BodyBuilder, inputs: list[str], attributes: list[str]
+) -> tuple[str, ...]:
     double = builder.compute_type == TensorProto.DOUBLE
     body = spec.body_float64 if double and spec.body_float64 else spec.body
-    result: str = body(builder, *inputs, *attributes)
-    return result
+    result = body(builder, *inputs, *attributes)
+    return (result,) if isinstance(result, str) else tuple(result)
 
 
-def _rename_last(builder: BodyBuilder, result: str, output: str) -> None:
+def _rename(builder: BodyBuilder, result: str, output: str) -> None:
     for node in builder.nodes:
         for names in (node.input, node.output):
             for i, name in enumerate(names):
@@ -110,14 +120,7 @@ def function_proto(spec: OpSpec, types: Sequence[int], opset: int) -> FunctionPr
     if not same_type:
         inputs = [builder.cast(name, builder.compute_type) for name in inputs]
     attributes = [builder.attribute(a.name) for a in spec.attributes]
-    result = _apply(spec, builder, inputs, attributes)
-    if same_type:
-        _rename_last(builder, result, "y")
-    elif len(set(types)) == 1:
-        builder.cast(result, types[0], output="y")
-    elif opset >= _CAST_LIKE_SINCE:
-        builder.node("CastLike", result, spec.inputs[0], output="y")
-    else:
+    if len(set(types)) > 1 and opset < _CAST_LIKE_SINCE:
         raise ModelError(
             "myops.onnx",
             f"one function for several element types needs opset {_CAST_LIKE_SINCE} or newer",
@@ -125,22 +128,34 @@ def function_proto(spec: OpSpec, types: Sequence[int], opset: int) -> FunctionPr
             f"at opset {opset}",
             "Export at a newer opset, or with mode='custom' or mode='native'",
         )
+    for result, output in zip(_apply(spec, builder, inputs, attributes), spec.outputs, strict=True):
+        if same_type:
+            _rename(builder, result, output)
+        elif len(set(types)) == 1:
+            builder.cast(result, types[0], output=output)
+        else:
+            builder.node("CastLike", result, spec.inputs[0], output=output)
     return helper.make_function(
         DOMAIN,
         spec.name,
         list(spec.inputs),
-        ["y"],
+        list(spec.outputs),
         builder.nodes,
         [helper.make_opsetid("", opset)],
         [a.name for a in spec.attributes],
     )
 
 
+def _first_output(node: NodeProto) -> str:
+    """The first result somebody may read: others have no name."""
+    return next(filter(None, node.output), "")
+
+
 def _types_by_op(model: ModelProto) -> dict[str, list[int]]:
     types = onnx_model.element_types(model)
     found: dict[str, list[int]] = {}
     for node in onnx_model.our_nodes(model):
-        element_type = types.get(node.input[0]) or types.get(node.output[0]) or 0
+        element_type = types.get(node.input[0]) or types.get(_first_output(node)) or 0
         if node.op_type not in _SPECS:
             raise ModelError(
                 "myops.onnx",
@@ -191,8 +206,8 @@ def add_pass_through_functions(model: ModelProto) -> None:
                 DOMAIN,
                 name,
                 list(spec.inputs),
-                ["y"],
-                [helper.make_node("Identity", [spec.inputs[0]], ["y"])],
+                list(spec.outputs),
+                [helper.make_node("Identity", [spec.inputs[0]], [name]) for name in spec.outputs],
                 [helper.make_opsetid("", onnx_model.opset(model) or 13)],
                 [a.name for a in spec.attributes],
             )
@@ -211,17 +226,20 @@ def _expand_graph(graph: GraphProto, types: dict[str, int], opset: int) -> None:
             continue
         spec = _SPECS[node.op_type]
         element_type = types[node.input[0]]
-        builder = BodyBuilder(opset, _compute_type([element_type]), f"{node.output[0]}/")
+        builder = BodyBuilder(opset, _compute_type([element_type]), f"{_first_output(node)}/")
         given = {a.name: a.f for a in node.attribute}
         attributes = [builder.constant(given.get(a.name, a.default)) for a in spec.attributes]
         inputs = list(node.input)
         if element_type in _HALVES:
             inputs = [builder.cast(name, builder.compute_type) for name in inputs]
-        value = _apply(spec, builder, inputs, attributes)
-        if element_type in _HALVES:
-            builder.cast(value, element_type, output=node.output[0])
-        else:
-            _rename_last(builder, value, node.output[0])
+        values = _apply(spec, builder, inputs, attributes)
+        for value, output in zip(values, node.output, strict=False):
+            if not output:  # a result nobody reads
+                continue
+            if element_type in _HALVES:
+                builder.cast(value, element_type, output=output)
+            else:
+                _rename(builder, value, output)
         result.extend(builder.nodes)
     del graph.node[:]
     graph.node.extend(result)

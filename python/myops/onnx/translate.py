@@ -67,7 +67,7 @@ def _translation(spec: OpSpec) -> Callable[..., Any]:
         DOMAIN,
         DOMAIN_VERSION,
         inputs=[parameter(name, "T") for name in spec.inputs],
-        outputs=[parameter("y", "T")],
+        outputs=[parameter(name, "T") for name in spec.outputs],
         type_constraints=[("T", types, "floating point")],
         attributes=[
             onnx.defs.OpSchema.Attribute(a.name, onnx.defs.OpSchema.AttrType.FLOAT, a.doc)
@@ -114,8 +114,12 @@ def _register_torchscript(spec: OpSpec) -> None:
         attributes = {
             f"{a.name}_f": value for a, value in zip(spec.attributes, values, strict=True)
         }
-        # Without a type the exporter gives every dim after the node a new name.
-        return g.op(f"{DOMAIN}::{spec.name}", *inputs, **attributes).setType(inputs[0].type())
+        count = len(spec.outputs)
+        results = g.op(f"{DOMAIN}::{spec.name}", *inputs, **attributes, outputs=count)
+        for result in results if count > 1 else [results]:
+            # Without a type the exporter gives every dim after the node a new name.
+            result.setType(inputs[0].type())
+        return results
 
     parse = symbolic_helper.parse_args(*"v" * len(spec.inputs), *"f" * len(spec.attributes))
     torch.onnx.register_custom_op_symbolic(  # type: ignore[attr-defined]

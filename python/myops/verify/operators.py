@@ -53,14 +53,39 @@ def _all_halves(dtype: str) -> npt.NDArray[Any]:
     return (patterns.astype(np.uint32) << 16).view(np.float32)
 
 
+def _sample_rows(spec: OpSpec, dtype: str, rng: np.random.Generator) -> list[npt.NDArray[Any]]:
+    """Rows of 256 elements: all values of a 16-bit dtype, or magnitudes of every exponent, each row
+    of one; and rows of zeros, with NaN and with an infinity. The weight is near 1."""
+    width = 256
+    if dtype in ("float16", "bfloat16"):
+        rows = _all_halves(dtype).reshape(-1, width)
+    else:
+        limits = np.finfo(dtype)
+        exponents = np.arange(int(limits.minexp), int(limits.maxexp), 3)
+        rows = np.ldexp(rng.uniform(-1, 1, (exponents.size, width)), exponents[:, None])
+    special = np.ones((3, width))
+    special[0] = 0
+    special[1, 7] = np.nan
+    special[2, 9] = np.inf
+    with np.errstate(invalid="ignore"):
+        x = round_to(np.concatenate([rows, special]), dtype)
+        inputs = [x]
+        for _ in spec.inputs[1:-1]:
+            # Sums that need no rounding: the reference does not know the dtype it would be to.
+            inputs.append(round_to(np.where(np.arange(width) % 2, 0, -x / 2), dtype))
+    return [*inputs, round_to(rng.uniform(0.5, 2, width), dtype)]
+
+
 def sample(spec: OpSpec, dtype: str) -> list[npt.NDArray[Any]]:
     """Inputs for one operator.
 
-    The first takes all values of a 16-bit dtype; else the domain, values of every exponent, and
-    special values. The others stay in the domain, with zeros and NaN: what infinity times an
-    underflown value gives depends on the precision.
+    Elementwise, the first takes all values of a 16-bit dtype; else the domain, values of every
+    exponent, and special values. The others stay in the domain, with zeros and NaN: what infinity
+    times an underflown value gives depends on the precision.
     """
     rng = np.random.default_rng(0)
+    if spec.kind == "norm":
+        return _sample_rows(spec, dtype, rng)
     if dtype in ("float16", "bfloat16"):
         values = _all_halves(dtype)
     else:
@@ -82,7 +107,11 @@ def sample(spec: OpSpec, dtype: str) -> list[npt.NDArray[Any]]:
 
 
 def attribute_sets(spec: OpSpec) -> Iterator[dict[str, float]]:
-    """The defaults, and values away from them that float32 holds exactly."""
+    """The defaults, where float32 holds them exactly, and other such values."""
+    if spec.kind == "norm":
+        for value in (2.0**-20, 2.0**-10):
+            yield {a.name: value for a in spec.attributes}
+        return
     yield spec.defaults()
     if spec.attributes:
         for value in (1.75, 0.5):
@@ -101,17 +130,24 @@ def one_node_model(spec: OpSpec, dtype: str, attributes: Mapping[str, Any]) -> M
         if cast
     ]
     node_inputs = [f"{name}_cast" if cast else name for name in spec.inputs]
-    inner = "y_cast" if cast else "y"
+    inner = [f"{name}_cast" if cast else name for name in spec.outputs]
     nodes.append(
-        helper.make_node(spec.name, node_inputs, [inner], name="node", domain=DOMAIN, **attributes)
+        helper.make_node(spec.name, node_inputs, inner, name="node", domain=DOMAIN, **attributes)
     )
     if cast:
-        nodes.append(helper.make_node("Cast", [inner], ["y"], to=outer_type))
+        nodes += [
+            helper.make_node("Cast", [f"{name}_cast"], [name], to=outer_type)
+            for name in spec.outputs
+        ]
+    rows = ["n"] if spec.kind == "elementwise" else ["n", "width"]
+    dims = dict.fromkeys((*spec.inputs, *spec.outputs), rows)
+    if spec.kind == "norm":
+        dims[spec.inputs[-1]] = ["width"]
     graph = helper.make_graph(
         nodes,
         spec.name,
-        [helper.make_tensor_value_info(name, outer_type, ["n"]) for name in spec.inputs],
-        [helper.make_tensor_value_info("y", outer_type, ["n"])],
+        [helper.make_tensor_value_info(name, outer_type, dims[name]) for name in spec.inputs],
+        [helper.make_tensor_value_info(name, outer_type, dims[name]) for name in spec.outputs],
     )
     imports = [helper.make_opsetid("", _OPSET), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
     model = helper.make_model(graph, opset_imports=imports, ir_version=9)
@@ -119,23 +155,43 @@ def one_node_model(spec: OpSpec, dtype: str, attributes: Mapping[str, Any]) -> M
     return model
 
 
+def _joined(arrays: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """All results as one array."""
+    arrays = list(arrays)
+    return arrays[0] if len(arrays) == 1 else np.concatenate([a.ravel() for a in arrays])
+
+
 def run_torch(
     spec: OpSpec, dtype: str, inputs: Sequence[npt.NDArray[Any]], attributes: dict[str, float]
 ) -> npt.NDArray[Any]:
-    """The torch library's result; bfloat16 in a float32 array."""
+    """The torch library's results, one after the other; bfloat16 in a float32 array."""
     import torch
 
-    from myops import functional
+    from myops import _library
+
+    _library.load_torch_library()
 
     tensors = [torch.from_numpy(np.array(array)).to(getattr(torch, dtype)) for array in inputs]
-    result: torch.Tensor = getattr(functional, spec.torch_name)(*tensors, **attributes)
-    return np.asarray((result.float() if dtype == "bfloat16" else result).numpy())
+    results = getattr(getattr(torch.ops, DOMAIN), spec.torch_name)(*tensors, **attributes)
+    results = results if isinstance(results, tuple) else (results,)
+    return _joined([(r.float() if dtype == "bfloat16" else r).numpy() for r in results])
 
 
 def _same_bits(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
     """Equal values, zeros with equal signs, NaN wherever the other has NaN."""
     equal = (left == right) & (np.signbit(left) == np.signbit(right))
     return bool(np.all(equal | (np.isnan(left) & np.isnan(right))))
+
+
+def _finite(spec: OpSpec, inputs: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
+    """Which results come from finite inputs only."""
+    if spec.kind == "elementwise":
+        return np.asarray(np.all([np.isfinite(array) for array in inputs], axis=0))
+    # Runtimes square without care: rows whose squares stay in the exponent range.
+    limit = 1e15
+    size = np.abs(np.asarray(inputs[0], np.float64))
+    fair = np.all((size < limit) & ((size > 1 / limit) | (size == 0)), axis=-1, keepdims=True)
+    return _joined([np.broadcast_to(fair, size.shape)] * len(spec.outputs))
 
 
 def _rows(
@@ -145,11 +201,13 @@ def _rows(
     with np.errstate(all="ignore"):
         precise = (np.asarray(a, truth_type(dtype)) for a in inputs)
         truth = spec.reference(*precise, **attributes)
+    if isinstance(truth, tuple):
+        truth = _joined(truth)
     detail = ", ".join(f"{name}={value:g}" for name, value in attributes.items())
     denormal = float(np.finfo("float64" if dtype == "float64" else "float32").smallest_subnormal)
     strict = Tolerance(ulp=spec.max_ulp[dtype], absolute=spec.denormals * denormal)
     # Composed of standard operators, -inf gives NaN (-inf * 0): runtimes that do so are right.
-    finite = np.all([np.isfinite(array) for array in inputs], axis=0)
+    finite = _finite(spec, inputs)
     ours = None
     if torch_too:
         ours = run_torch(spec, dtype, inputs, attributes)
@@ -161,7 +219,7 @@ def _rows(
         comparison: Comparison | None
         same: bool | None
         try:
-            (result,) = party.run(model, dict(zip(spec.inputs, inputs, strict=True)))
+            result = _joined(party.run(model, dict(zip(spec.inputs, inputs, strict=True))))
         except Exception as error:  # a party that cannot run is a row, not the end
             comparison, same, note = None, None, one_line(error)
         else:

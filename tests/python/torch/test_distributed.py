@@ -64,6 +64,24 @@ def check(rank):
             result.square().sum().backward()
             for a, b in zip(inputs, parts, strict=True):
                 torch.testing.assert_close(b.grad.full_tensor(), a.grad)
+        # A smaller input is sharded where its dim is the sharded one, else replicated.
+        if spec.broadcasts:
+            for placement in (Shard(0), Shard(1), Replicate()):
+                for shape in ((4, 1), (6,), ()):
+                    beta = torch.randn(shape, generator=torch.Generator().manual_seed(3))
+                    x, b = whole[0].clone().requires_grad_(), beta.clone().requires_grad_()
+                    expected = function(x, b)
+                    expected.square().sum().backward()
+                    px = distribute_tensor(whole[0], mesh, [placement]).requires_grad_()
+                    pb = distribute_tensor(beta, mesh, [Replicate()]).requires_grad_()
+                    result = function(px, pb)
+                    with torch.no_grad():
+                        assert torch.equal(function(px, pb).full_tensor(), expected)
+                        assert function(px, pb).placements == (placement,)
+                    assert torch.equal(result.full_tensor(), expected)
+                    result.square().sum().backward()
+                    torch.testing.assert_close(px.grad.full_tensor(), x.grad)
+                    torch.testing.assert_close(pb.grad.full_tensor(), b.grad)
         # A gate sharded one way and a value the other: redistributed, not refused.
         if len(spec.inputs) == 2:
             mixed = [distribute_tensor(t, mesh, [Shard(i)]) for i, t in enumerate(whole)]

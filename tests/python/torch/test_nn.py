@@ -27,9 +27,14 @@ def _module(spec) -> type[torch.nn.Module]:
 
 
 def test_names():
-    assert set(myops.nn.__all__) == {"Operator", *(spec.name for spec in SPECS)}
+    modules = {spec.name for spec in SPECS}
+    assert set(myops.nn.__all__) == modules | {"Operator", "SwishPerChannel"}
     names = {spec.torch_name for spec in SPECS}
-    assert set(myops.functional.__all__) == names | {"quick_gelu", "split_gate"}
+    assert set(myops.functional.__all__) == names | {
+        "quick_gelu",
+        "split_gate",
+        "swish_per_channel",
+    }
 
 
 @each_spec

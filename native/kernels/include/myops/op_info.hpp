@@ -49,6 +49,10 @@ struct OpInfo {
   const AttributeInfo* attributes;
   std::size_t output_count;
   const char* const* output_names;
+  // The forward pass takes inputs after the first that can be broadcast to the first one's shape:
+  // sizes equal or 1, aligned at the last dim, as for ONNX's PRelu. The host does it: kernels get
+  // every element of every input.
+  bool broadcasts;
 };
 
 /// All elementwise operators, in the order of the op list. norm.hpp has the row-wise ones.

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Python needs to know about an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.floating]
+
+DOMAIN = "myops"
+"""Namespace of the operators in torch and domain in ONNX."""
+
+DOMAIN_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A scalar fixed per node; the same name in torch, ONNX and Python."""
+
+    name: str
+    default: float
+    doc: str
+
+
+@dataclass(frozen=True)
+class OpSpec:
+    """One operator.
+
+    Attributes:
+        name: ONNX op type.
+        torch_name: name below ``torch.ops.myops``.
+        inputs: tensor arguments, all of one dtype; of one shape where ``kind`` is "elementwise",
+            see ``broadcasts``.
+        attributes: scalar arguments.
+        summary: one sentence with the formula.
+        details: limits, special values, source of the formula.
+        reference: the operator on float64 or longdouble arrays, computed in that precision,
+            ``reference(*inputs, **attributes)``. Written for accuracy and independently of the
+            native functor.
+        body: the operator in standard ONNX ops, ``body(op, *inputs, *attributes)``, where
+            ``op.Name(...)`` adds a node and attributes come as scalar tensors of the inputs' type.
+        body_float64: another spelling of ``body`` for float64, where ONNX Runtime has no kernel
+            for what it makes of the first one.
+        broadcasts: inputs after the first may be broadcast to its shape: sizes equal or 1, aligned
+            at the last dim.
+        kind: "elementwise", or "norm" for operators on rows, whose last input is a weight of the
+            shape of a row.
+        outputs: names of the results, all of the first input's shape. Where there are several,
+            ``reference`` and ``body`` return tuples.
+        domain: the interval inputs are drawn from in verification.
+        denormals: error allowed on top, in smallest denormal numbers of the compute type, for
+            inputs in the domain: what rounding an intermediate value to a denormal costs.
+        max_ulp: worst error of the forward kernels against float64, by dtype, in units in the
+            last place of that dtype.
+    """
+
+    name: str
+    torch_name: str
+    inputs: tuple[str, ...]
+    attributes: tuple[Attribute, ...]
+    summary: str
+    details: str
+    reference: Callable[..., Any]
+    body: Callable[..., Any]
+    body_float64: Callable[..., Any] | None = None
+    broadcasts: bool = False
+    kind: Literal["elementwise", "norm"] = "elementwise"
+    outputs: tuple[str, ...] = ("y",)
+    domain: tuple[float, float] = (-20.0, 20.0)
+    denormals: int = 0
+    max_ulp: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "float32": 4.0,
+            "float64": 4.0,
+            "float16": 0.51,
+            "bfloat16": 0.51,
+        }
+    )
+
+    def defaults(self) -> dict[str, float]:
+        """Attribute names and default values."""
+        return {attribute.name: attribute.default for attribute in self.attributes}
+
+
+HALVES: Mapping[str, float] = {"float16": 0.51, "bfloat16": 0.51}
+"""``max_ulp`` of operators that compute the halves in float32 and round once."""
+
+HALF_NOTE = "``float16`` and ``bfloat16`` compute in ``float32`` and round once.\n\n"
