@@ -10,7 +10,7 @@ from myops.bench.picture import COLOURS
 from myops.bench.report import size_label
 
 from claims.model import Row
-from claims.tables import label, split
+from claims.tables import label, rival_label, split
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
@@ -43,7 +43,8 @@ def draw(rows: Sequence[Row], path: Path) -> None:
                 label=f"{size_label(size)} elements",
             )
         axes.set_yticks(
-            range(len(groups)), [f"{label(group[0])} / {group[0].rival}" for group in groups]
+            range(len(groups)),
+            [f"{label(group[0])}, against {rival_label(group[0])}" for group in groups],
         )
         axes.invert_yaxis()
         axes.axvline(1.0, color="0.3", linewidth=1, linestyle="--", zorder=0)

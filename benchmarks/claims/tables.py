@@ -22,6 +22,11 @@ def label(row: Row) -> str:
     return f"{where}{row.work}, {DTYPES[row.dtype]}{threads}"
 
 
+def rival_label(row: Row) -> str:
+    """The rival, and what ONNX Runtime's fusion made of it."""
+    return f"fused ({row.kernels})" if row.rival == "fused" else row.rival
+
+
 def _grouped(rows: Sequence[Row]) -> dict[tuple[str, int, int], list[Row]]:
     found: dict[tuple[str, int, int], list[Row]] = {}
     for row in rows:
@@ -46,7 +51,7 @@ def terminal_table(rows: Sequence[Row], title: str) -> Table:
         target = f"{'<=' if row.cost else '>='} {row.target:g}"
         table.add_row(
             label(row) + (f": {row.detail}" if row.detail else ""),
-            row.rival,
+            rival_label(row),
             size_label(row.size),
             f"{row.ratio:.2f} ({row.ratio_q1:.2f}-{row.ratio_q3:.2f})",
             target + (f" ({row.aim:g})" if row.aim else ""),
@@ -96,7 +101,7 @@ def _speeds(found: Found) -> list[str]:
     ]
     for rows in found.values():
         by_size = [_cell([row for row in rows if row.size == size]) for size in sizes]
-        lines.append(_line([label(rows[0]), rows[0].rival, *by_size]))
+        lines.append(_line([label(rows[0]), rival_label(rows[0]), *by_size]))
     return lines
 
 
@@ -111,7 +116,7 @@ def _singles(found: Found) -> list[str]:
             mark = "" if row.met else ", missed"
             bound = f"{'at most' if row.cost else 'at least'} {row.target:g}{mark}"
             work = label(row) + (f" (slowest: {row.detail})" if row.detail else "")
-            cells = [work, row.rival, size_label(size), f"{row.ratio:.2f}", bound]
+            cells = [work, rival_label(row), size_label(size), f"{row.ratio:.2f}", bound]
             lines.append(_line(cells))
     return lines
 
