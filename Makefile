@@ -49,8 +49,9 @@ asan: $(VENV)/.requirements ## The C++ tests under AddressSanitizer and Undefine
 	cmake --build --preset asan -j $(JOBS)
 	ctest --preset asan
 
-bench: $(VENV)/.installed ## Measure against the fused rivals
-	$(BIN)/python benchmarks/swish.py
+bench: $(VENV)/.installed ## Measure every claim about speed, then write the README's figures
+	$(BIN)/python benchmarks/run_all.py $(if $(QUICK),--quick)
+	$(if $(QUICK),,$(BIN)/python benchmarks/readme_table.py)
 
 lint: $(VENV)/.requirements ## ruff, mypy, clang-format
 	$(BIN)/ruff check .

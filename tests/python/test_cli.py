@@ -76,6 +76,22 @@ def test_verify_that_fails_exits_with_1(run) -> None:
     assert "Not equal" in done.stdout
 
 
+BENCH = ("bench", "--op", "Swish", "--size", "64", "--rounds", "1")
+
+
+def test_bench(run, tmp_path: Path) -> None:
+    done = run(*BENCH, "--plot", "speed.svg", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert {row["op"] for row in report["rows"]} == {"Swish"}
+    assert {row["elements"] for row in report["rows"]} == {64}
+    assert report["rounds"] == 1
+    assert "<svg" in (tmp_path / "speed.svg").read_text()
+    assert {path.name for path in tmp_path.iterdir() if "speed" in path.name} == {"speed.svg"}
+    done = run(*BENCH)
+    assert "Speed: Swish, float32, 1 thread" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -86,6 +102,9 @@ def test_verify_that_fails_exits_with_1(run) -> None:
         (("export", "factory:none", "--input", "x=float32[2]", "-o", "m.onnx"), 2, "importable"),
         (("export", "factory:nothing", "--input", "x=float32[2]", "-o", "m.onnx"), 2, "Module"),
         (("verify", "none.onnx"), 1, "the model file should exist"),
+        ((*BENCH, "--plot", "speed.txt"), 2, "--plot should end in one of"),
+        ((*BENCH, "--dtype", "int8"), 2, "dtypes should be among"),
+        ((*BENCH, "--threads", "0"), 2, "threads should be at least 1"),
         (("unheard-of",), 2, "No such command"),
     ],
 )

@@ -22,14 +22,14 @@ work in place: the links then touch one buffer where the torch rows touch two.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from myops.bench.profile import kernels
-from myops.bench.rivals import OURS, Case, Data
+from myops.bench.rivals import CHECKED, OURS, Case, Data
 from myops.spec import DOMAIN, DOMAIN_VERSION, OpSpec
 
 LINKS = 20
@@ -44,9 +44,11 @@ SESSIONS: tuple[tuple[str, bool, str], ...] = (
 """Row name, plugin registered, graph optimization level."""
 
 
-def chain(spec: OpSpec, dtype: str, links: int = LINKS) -> bytes:
+def chain(
+    spec: OpSpec, dtype: str, links: int = LINKS, attributes: Mapping[str, float] | None = None
+) -> bytes:
     """A model of ``links`` nodes in a row: the first input is the previous output, further inputs
-    are the graph's. Its one dim is free."""
+    are the graph's. Its one dim is free. Attributes not given have their defaults."""
     from onnx import helper
 
     from myops.onnx import add_functions
@@ -54,7 +56,7 @@ def chain(spec: OpSpec, dtype: str, links: int = LINKS) -> bytes:
 
     element_type = {name: number for number, name in DTYPES.items()}[dtype]
     current, *others = spec.inputs
-    attributes: dict[str, Any] = {**spec.defaults()}
+    values: dict[str, Any] = {**spec.defaults(), **(attributes or {})}
     nodes = []
     for link in range(links):
         following = f"{spec.torch_name}_{link}" if link < links - 1 else "y"
@@ -65,7 +67,7 @@ def chain(spec: OpSpec, dtype: str, links: int = LINKS) -> bytes:
                 [following],
                 name=f"{spec.name}_{link}",
                 domain=DOMAIN,
-                **attributes,
+                **values,
             )
         )
         current = following
@@ -115,30 +117,51 @@ def _bound(session: Any, spec: OpSpec, data: Data) -> Callable[[], object]:
     return lambda: session.run_with_iobinding(binding)
 
 
-def ort_cases(spec: OpSpec, data: Data, threads: int) -> list[Case]:
+def session_case(
+    name: str,
+    model: bytes,
+    spec: OpSpec,
+    data: Data,
+    threads: int = 1,
+    plugin: bool = True,
+    level: str = "all",
+    links: int = LINKS,
+) -> Case:
+    """One row: a session with ``threads`` threads on a model that has the inputs of ``spec`` and
+    applies it ``links`` times to get ``y``.
+
+    Raises:
+        ModelError: ONNX Runtime does not load the model.
+        LibraryError: the plugin is missing.
+    """
+    from myops import ort
+
+    def result() -> npt.NDArray[np.float64]:
+        return data.output[:CHECKED].astype(np.float64)
+
+    ran = kernels(model, _values(spec, data, elements=64), plugin, level)
+    session = ort.session(
+        model, intra_op_num_threads=threads, graph_optimization_level=level, plugin=plugin
+    )
+    call = _bound(session, spec, data)
+    return Case("onnxruntime", name, ", ".join(ran), call, links, result)
+
+
+def ort_cases(
+    spec: OpSpec,
+    data: Data,
+    threads: int,
+    links: int = LINKS,
+    attributes: Mapping[str, float] | None = None,
+) -> list[Case]:
     """The three rows, on sessions with ``threads`` threads.
 
     Raises:
         ModelError: ONNX Runtime does not load the chain.
         LibraryError: the plugin is missing.
     """
-    from myops import ort
-
-    model = chain(spec, data.output.dtype.name)
-    values = _values(spec, data, elements=64)
-
-    def result() -> npt.NDArray[np.float64]:
-        return data.output.astype(np.float64)
-
-    cases = []
-    for name, plugin, level in SESSIONS:
-        ran = kernels(model, values, plugin, level)
-        session = ort.session(
-            model,
-            intra_op_num_threads=threads,
-            graph_optimization_level=level,
-            plugin=plugin,
-        )
-        call = _bound(session, spec, data)
-        cases.append(Case("onnxruntime", name, ", ".join(ran), call, LINKS, result))
-    return cases
+    model = chain(spec, data.output.dtype.name, links, attributes)
+    return [
+        session_case(name, model, spec, data, threads, plugin, level, links)
+        for name, plugin, level in SESSIONS
+    ]

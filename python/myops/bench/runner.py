@@ -12,18 +12,16 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from myops._errors import MyopsError, UsageError
 from myops.bench import machine
+from myops.bench.agreement import TOLERANCE, check_case, expected_result
 from myops.bench.measure import WHERE, copy_bandwidth, interleaved
 from myops.bench.ort_rows import ort_cases
 from myops.bench.report import BenchReport, Measurement
-from myops.bench.rivals import Case, Data, torch_cases, torch_threads
-from myops.spec import ELEMENTWISE, OpSpec, find
+from myops.bench.rivals import Data, torch_cases, torch_threads
+from myops.spec import ELEMENTWISE, find
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -31,10 +29,6 @@ if TYPE_CHECKING:
 FRAMEWORKS = ("torch", "onnxruntime")
 
 _PACKAGES = {"torch": ("torch",), "onnxruntime": ("onnx", "onnxruntime")}
-
-# Sanity only, wide enough for a chain of roundings and for runtimes that are less exact than we
-# are; myops.verify is the one that is strict.
-_TOLERANCE = {"float64": 1e-6, "float32": 1e-3, "float16": 5e-2, "bfloat16": 3e-1}
 
 
 @dataclass(frozen=True)
@@ -54,25 +48,6 @@ class Plan:
         return len(self.ops) * len(self.sizes) * len(self.dtypes) * self.rounds
 
 
-def _check_result(spec: OpSpec, case: Case, data: Data, elements: int = 4096) -> None:
-    """A rival that computes something else would be timed for nothing."""
-    expected: npt.NDArray[Any]
-    expected, *others = (array[:elements].astype(np.float64) for array in data.inputs)
-    for _ in range(case.repeats):
-        expected = spec.reference(expected, *others, **spec.defaults())
-    case.call()
-    tolerance = _TOLERANCE[data.output.dtype.name]
-    found = case.result()[:elements]
-    if not np.allclose(found, expected, rtol=tolerance, atol=0.1 * tolerance):
-        raise MyopsError(
-            WHERE,
-            f"every row should compute {spec.name}",
-            f"a difference of {np.abs(found - expected).max():.3g} in row {case.name} "
-            f"({case.framework})",
-            "Run: myops verify",
-        )
-
-
 def measure(plan: Plan, on_round: Callable[[], object] | None = None) -> list[Measurement]:
     """Measures in this process. All rows of one operator, size and dtype, of all frameworks asked
     for, are interleaved in one run."""
@@ -88,7 +63,8 @@ def measure(plan: Plan, on_round: Callable[[], object] | None = None) -> list[Me
                     if "onnxruntime" in plan.frameworks:
                         cases += ort_cases(spec, data, plan.threads)
                     for case in cases:
-                        _check_result(spec, case, data)
+                        expected = expected_result(spec, data, case.repeats)
+                        check_case(case, expected, dtype, spec.name)
                     timings = interleaved(
                         {f"{case.framework}/{case.name}": case.call for case in cases},
                         plan.rounds,
@@ -190,7 +166,7 @@ def run(
     names = [spec.name for spec in ELEMENTWISE] if ops is None else [find(n).name for n in ops]
     _check_choice("ops", names, [spec.name for spec in ELEMENTWISE])
     plan = Plan(tuple(names), tuple(sizes), tuple(dtypes), tuple(frameworks), threads, rounds)
-    _check_choice("dtypes", plan.dtypes, tuple(_TOLERANCE))
+    _check_choice("dtypes", plan.dtypes, tuple(TOLERANCE))
     _check_choice("frameworks", plan.frameworks, FRAMEWORKS)
     _check_counts("sizes", plan.sizes)
     _check_counts("threads", [threads])
