@@ -7,13 +7,14 @@ Every function is differentiable twice, forward and backward, and works under ``
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from myops import _torch_rules
+from myops._after_import import call_after_import
 from myops._library import load_torch_library
 from myops.onnx import translate
 from myops.spec import DOMAIN, ELEMENTWISE, OpSpec
@@ -66,43 +67,58 @@ def _docstring(spec: OpSpec) -> str:
     )
 
 
+def _spelt_out(spec: OpSpec, default: Any, out_form: Any) -> Callable[..., torch.Tensor]:
+    """The function over two forms of the operator. With named parameters: packing and unpacking
+    ``*args`` would cost as much as the call."""
+    name, attributes = spec.torch_name, [attribute.name for attribute in spec.attributes]
+    inputs, every = ", ".join(spec.inputs), ", ".join((*spec.inputs, *attributes))
+    parameters = [*spec.inputs, *(f"{a.name}={a.default!r}" for a in spec.attributes)]
+    lines = [f"def {name}({', '.join(parameters)}, *, out=None):"]
+    for attribute in attributes:
+        lines += [
+            f"    if type({attribute}) is not float:",
+            f"        check_attribute({name!r}, {attribute})",
+        ]
+    if attributes:
+        # The dispatcher fills in defaults faster than it reads numbers.
+        defaults = " and ".join(f"{a.name} == {a.default!r}" for a in spec.attributes)
+        lines += [f"    if out is None and {defaults}:", f"        return default({inputs})"]
+    lines += [
+        "    if out is None:",
+        f"        return default({every})",
+        f"    out_form({every}, out=out)",
+        "    return out",
+    ]
+    # In a closure: Dynamo looks globals up in the module.
+    lines = [
+        "def make(default, out_form, check_attribute):",
+        *(f"    {line}" for line in lines),
+        f"    return {name}",
+    ]
+    namespace: dict[str, Any] = {"__name__": __name__}
+    exec(compile("\n".join(lines), f"<myops.functional {name}>", "exec"), namespace)
+    function: Callable[..., torch.Tensor] = namespace["make"](default, out_form, check_attribute)
+    function.__qualname__ = name
+    function.__annotations__ = {
+        **dict.fromkeys(spec.inputs, torch.Tensor),
+        **dict.fromkeys(attributes, float),
+        "out": "torch.Tensor | None",
+        "return": torch.Tensor,
+    }
+    return function
+
+
 def _make(spec: OpSpec) -> Callable[..., torch.Tensor]:
     packet = getattr(getattr(torch.ops, DOMAIN), spec.torch_name)
-    default, out_form = packet.default, packet.out
-    inputs = len(spec.inputs)
-    attributes = {attribute.name for attribute in spec.attributes}
+    # What the overloads call in turn, a Python frame less. Dynamo knows the overloads only.
+    function = _spelt_out(spec, packet.default._op, packet.out._op)
+    traced = _spelt_out(spec, packet.default, packet.out)
 
-    def function(
-        *args: torch.Tensor | float, out: torch.Tensor | None = None, **kwargs: float
-    ) -> torch.Tensor:
-        for value in (*args[inputs:], *(kwargs[name] for name in kwargs if name in attributes)):
-            check_attribute(spec.torch_name, value)
-        if out is None:
-            result: torch.Tensor = default(*args, **kwargs)
-            return result
-        out_form(*args, **kwargs, out=out)
-        return out
+    def tell_dynamo(dynamo: ModuleType) -> None:
+        torch.compiler.substitute_in_graph(function)(traced)
 
-    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [
-        *(inspect.Parameter(n, positional, annotation=torch.Tensor) for n in spec.inputs),
-        *(
-            inspect.Parameter(a.name, positional, default=a.default, annotation=float)
-            for a in spec.attributes
-        ),
-        inspect.Parameter(
-            "out",
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation="torch.Tensor | None",
-        ),
-    ]
-    function.__name__ = function.__qualname__ = spec.torch_name
-    function.__module__ = __name__
+    call_after_import("torch._dynamo", tell_dynamo)
     function.__doc__ = _docstring(spec)
-    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        parameters, return_annotation=torch.Tensor
-    )
     return function
 
 
