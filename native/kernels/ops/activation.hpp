@@ -27,7 +27,7 @@ inline namespace MYOPS_ISA_NAME {
 ///   y   = x / (1 + e)
 ///   y'  = s (1 + beta x (e s))            e s = 1 - s without cancellation
 ///   y'' = beta s (e s) (2 + beta x (e s - s))
-/// A negative beta is folded into the sign: swish(x; b) = -swish(-x; -b).
+/// Far from zero a negative beta is folded into the sign: swish(x; b) = -swish(-x; -b).
 /// Limits: +inf -> +inf, -inf -> -0 (beta > 0); beta 0 is x / 2 everywhere; NaN stays NaN.
 /// |beta| above half the largest value of T acts as that half.
 ///
@@ -38,34 +38,40 @@ struct Swish {
   static constexpr std::array<const char*, 1> inputs{"x"};
   static constexpr std::array<AttributeInfo, 1> attributes{{{"beta", 1.0}}};
 
-  T beta;             // |beta|
+  T beta;
   UInt sign;          // the sign bit of beta
-  TwoFloat<T> scale;  // -|beta| log2(e)
+  TwoFloat<T> scale;  // -beta log2(e)
   T upper;            // above it e vanishes against 1; larger arguments would make e denormal
   T lower;            // below it y underflows to zero whatever x is
   T zero_below;       // like lower, but no value is below it when beta is 0
-  UInt limit;         // range_key of the last x for which 2^n is finite
+  UInt limit;         // range_key of the last x for which 2^n and 2^-n are normal
 
   MYOPS_FN explicit Swish(const double* attribute_values) {
-    const T value = static_cast<T>(attribute_values[0]);
     constexpr T largest = FloatTraits<T>::largest;
     constexpr T lowest_result = sizeof(T) == 4 ? T(195) : T(1460);
     constexpr T last_normal = sizeof(T) == 4 ? T(87) : T(708);
-    sign = value < 0 ? FloatTraits<T>::sign_bit : UInt(0);
-    beta = at_most(flip_sign(value, to_bits(value) & FloatTraits<T>::sign_bit), largest / 2);
+    beta = at_least(at_most(static_cast<T>(attribute_values[0]), largest / 2), -largest / 2);
+    const T size = magnitude(beta);
+    sign = beta < 0 ? FloatTraits<T>::sign_bit : UInt(0);
     scale = negative_log2_e_times(beta);
-    upper = beta > 0 ? at_most(T(64) / beta, largest) : largest;
-    lower = beta > 0 ? -at_most(lowest_result / beta, largest) : -largest;
-    zero_below = beta > 0 ? lower : -__builtin_inf();
-    limit = to_bits(beta > 0 ? -at_most(last_normal / beta, largest) : -largest);
+    upper = size > 0 ? at_most(T(64) / size, largest) : largest;
+    lower = size > 0 ? -at_most(lowest_result / size, largest) : -largest;
+    zero_below = size > 0 ? lower : -__builtin_inf();
+    limit = to_bits(size > 0 ? at_most(last_normal / size, largest) : largest);
   }
 
-  MYOPS_FN UInt range_key(T x) const { return to_bits(x) ^ sign; }
+  MYOPS_FN UInt range_key(T x) const { return to_bits(magnitude(x)); }
   MYOPS_FN UInt range_limit() const { return limit; }
 
-  /// The pieces all passes share, at x already flipped to positive beta.
+  /// With Range::full everything is computed for positive beta.
+  template <Range range>
+  MYOPS_FN T oriented(T x) const {
+    return range == Range::full ? flip_sign(x, sign) : x;
+  }
+
+  /// The pieces all passes share, at an oriented x.
   struct Terms {
-    T clamped;             // x within [lower, upper]
+    T z;                   // beta x, x clamped to [lower, upper]
     CappedPower<T> power;  // brings results of the tail back into the exponent's range
     T e;                   // exp(-beta x), times the shrink factors
     T denominator;         // 1 + e
@@ -74,9 +80,11 @@ struct Swish {
   template <Range range>
   MYOPS_FN Terms terms(T x) const {
     Terms t;
-    t.clamped = at_most(x, upper);
-    if constexpr (range == Range::full) t.clamped = at_least(t.clamped, lower);
-    const SplitExp<T> split = split_exp2(t.clamped, scale);
+    T clamped = x;
+    if constexpr (range == Range::full) clamped = at_least(at_most(x, upper), lower);
+    const SplitExp<T> split =
+        split_exp2(clamped, {oriented<range>(scale.hi), oriented<range>(scale.lo)});
+    t.z = oriented<range>(beta) * clamped;
     t.power = cap_above<range>(split.biased);
     t.e = split.mantissa * t.power.power;
     t.denominator = multiply_add(split.mantissa, t.power.power, T(1));
@@ -85,11 +93,11 @@ struct Swish {
 
   template <Range range>
   MYOPS_FN T forward(T x) const {
-    x = flip_sign(x, sign);
+    x = oriented<range>(x);
     const Terms t = terms<range>(x);
     T numerator = x;
     if constexpr (range == Range::full) numerator = x < zero_below ? T(-0.0) : x;
-    return flip_sign(t.power.template rescale<range>(numerator / t.denominator), sign);
+    return oriented<range>(t.power.template rescale<range>(numerator / t.denominator));
   }
 
   template <Range range>
@@ -101,22 +109,22 @@ struct Swish {
 
   template <Range range>
   MYOPS_FN T backward(T grad, T x) const {
-    x = flip_sign(x, sign);
+    x = oriented<range>(x);
     const Terms t = terms<range>(x);
     const T s = sigmoid<range>(x, t);
-    const T bracket = multiply_add(beta * t.clamped, t.e * s, T(1));
+    const T bracket = multiply_add(t.z, t.e * s, T(1));
     return t.power.template rescale<range>(grad * s * bracket);
   }
 
   template <Range range>
   MYOPS_FN T double_backward(T grad_grad, T grad, T x) const {
-    x = flip_sign(x, sign);
+    x = oriented<range>(x);
     const Terms t = terms<range>(x);
     const T s = sigmoid<range>(x, t);
     const T one_minus_s = t.e * s;
-    const T bracket = multiply_add(beta * t.clamped, one_minus_s - s, T(2));
-    const T second = beta * s * one_minus_s * bracket;
-    return flip_sign(grad_grad * grad * t.power.template rescale<range>(second), sign);
+    const T bracket = multiply_add(t.z, one_minus_s - s, T(2));
+    const T second = oriented<range>(beta) * s * one_minus_s * bracket;
+    return oriented<range>(grad_grad * grad * t.power.template rescale<range>(second));
   }
 };
 
