@@ -36,9 +36,9 @@ struct NodeName {
 
   NodeName(const CustomOp& op, const OrtKernelInfo* node) {
     std::size_t size = sizeof text;
-    OrtStatus* status = op.api->KernelInfo_GetNodeName(node, text, &size);
+    OrtStatus* status = op.runtime.api->KernelInfo_GetNodeName(node, text, &size);
     if (status != nullptr) {
-      op.api->ReleaseStatus(status);
+      op.runtime.api->ReleaseStatus(status);
       text[0] = '\0';
     }
   }
@@ -50,20 +50,22 @@ inline OrtStatus* read_attribute(const CustomOp& op, const OrtKernelInfo* node, 
                                  double* value) {
   const AttributeInfo& attribute = op.info->attributes[index];
   float given = 0;
-  OrtStatus* status = op.api->KernelInfoGetAttribute_float(node, attribute.name, &given);
+  OrtStatus* status = op.runtime.api->KernelInfoGetAttribute_float(node, attribute.name, &given);
   if (status == nullptr) {
     *value = given;
     return nullptr;
   }
-  const bool missing = std::strstr(op.api->GetErrorMessage(status), "No attribute") != nullptr;
-  op.api->ReleaseStatus(status);
+  const bool missing =
+      std::strstr(op.runtime.api->GetErrorMessage(status), "No attribute") != nullptr;
+  op.runtime.api->ReleaseStatus(status);
   if (missing) {
     *value = attribute.default_value;
     return nullptr;
   }
-  return fail(op.api, Status::error("[%s] attribute %s of node \"%s\" should be a float. Received "
-                                    "another type. Write it as a float attribute.",
-                                    op.info->name, attribute.name, NodeName(op, node).text));
+  return fail(op.runtime.api,
+              Status::error("[%s] attribute %s of node \"%s\" should be a float. Received "
+                            "another type. Write it as a float attribute.",
+                            op.info->name, attribute.name, NodeName(op, node).text));
 }
 
 /// All attributes of the node, checked.
@@ -73,7 +75,8 @@ inline OrtStatus* read_attributes(const CustomOp& op, const OrtKernelInfo* node,
   }
   const Status valid = check_attributes(*op.info, values);
   if (valid.ok()) return nullptr;
-  return fail(op.api, Status::error("%s (Node \"%s\".)", valid.message(), NodeName(op, node).text));
+  return fail(op.runtime.api,
+              Status::error("%s (Node \"%s\".)", valid.message(), NodeName(op, node).text));
 }
 
 struct ShapeRelease {
@@ -84,20 +87,39 @@ struct ShapeRelease {
   }
 };
 
-/// The value's dims, and how many elements they hold.
-inline OrtStatus* read_dims(const OrtApi* api, const OrtValue* value, std::int64_t* dims,
-                            std::size_t* rank, std::int64_t* count) {
-  ShapeRelease shape{api};
-  MYOPS_RETURN_IF_ERROR(api->GetTensorTypeAndShape(value, &shape.info));
-  MYOPS_RETURN_IF_ERROR(api->GetDimensionsCount(shape.info, rank));
-  if (*rank > most_dims) {
+/// The dims of a value, valid as long as both.
+struct Shape {
+  const std::int64_t* dims = nullptr;
+  std::size_t rank = 0;
+  std::int64_t count = 1;        // of elements
+  std::int64_t copy[most_dims];  // where the runtime has no dims to refer to
+
+  bool operator==(const Shape& other) const noexcept {
+    return rank == other.rank &&
+           (rank == 0 || std::memcmp(dims, other.dims, rank * sizeof *dims) == 0);
+  }
+};
+
+inline OrtStatus* read_shape(const Runtime& runtime, const OrtValue* value, Shape* shape) {
+  const OrtApi* api = runtime.api;
+  if (runtime.shape_of != nullptr) {
+    ONNXTensorElementDataType type;
+    MYOPS_RETURN_IF_ERROR(runtime.shape_of(value, &type, &shape->dims, &shape->rank));
+  } else {
+    ShapeRelease info{api};
+    MYOPS_RETURN_IF_ERROR(api->GetTensorTypeAndShape(value, &info.info));
+    MYOPS_RETURN_IF_ERROR(api->GetDimensionsCount(info.info, &shape->rank));
+    if (shape->rank <= most_dims) {
+      MYOPS_RETURN_IF_ERROR(api->GetDimensions(info.info, shape->copy, shape->rank));
+    }
+    shape->dims = shape->copy;
+  }
+  if (shape->rank > most_dims) {
     return fail(api, Status::error("[myops] a tensor should have at most %zu dimensions. Received "
                                    "%zu. Reshape it first.",
-                                   most_dims, *rank));
+                                   most_dims, shape->rank));
   }
-  MYOPS_RETURN_IF_ERROR(api->GetDimensions(shape.info, dims, *rank));
-  *count = 1;
-  for (std::size_t i = 0; i < *rank; ++i) *count *= dims[i];
+  for (std::size_t i = 0; i < shape->rank; ++i) shape->count *= shape->dims[i];
   return nullptr;
 }
 
@@ -105,13 +127,13 @@ inline OrtStatus* read_dims(const OrtApi* api, const OrtValue* value, std::int64
 struct ShapeText {
   char text[96];
 
-  ShapeText(const std::int64_t* dims, std::size_t rank) {
+  explicit ShapeText(const Shape& shape) {
     std::size_t used = 0;
     text[used++] = '[';
-    for (std::size_t i = 0; i < rank && used + 24 < sizeof text; ++i) {
+    for (std::size_t i = 0; i < shape.rank && used + 24 < sizeof text; ++i) {
       used += static_cast<std::size_t>(std::snprintf(text + used, sizeof text - used, "%s%lld",
                                                      i == 0 ? "" : ", ",
-                                                     static_cast<long long>(dims[i])));
+                                                     static_cast<long long>(shape.dims[i])));
     }
     std::snprintf(text + used, sizeof text - used, "]");
   }

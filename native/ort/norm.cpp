@@ -13,7 +13,7 @@ namespace {
 
 struct Kernel {
   const OpInfo* info;
-  const OrtApi* api;
+  Runtime runtime;
   std::int64_t most_tasks;
   NormKernels functions;
   std::int64_t element_bytes;
@@ -24,10 +24,10 @@ OrtStatus* create_kernel(const OrtCustomOp* base, const OrtApi*, const OrtKernel
                          void** result) noexcept {
   const CustomOp& op = self(base);
   std::unique_ptr<Kernel> kernel(new (std::nothrow) Kernel{});
-  if (kernel == nullptr) return op.api->CreateStatus(ORT_FAIL, "[myops] out of memory.");
+  if (kernel == nullptr) return op.runtime.api->CreateStatus(ORT_FAIL, "[myops] out of memory.");
   kernel->info = op.info;
-  kernel->api = op.api;
-  kernel->most_tasks = op.api_version >= parallel_for_since ? most_tasks : 1;
+  kernel->runtime = op.runtime;
+  kernel->most_tasks = op.runtime.api_version >= parallel_for_since ? most_tasks : 1;
   kernel->functions = norm_kernels(op.dtype);
   kernel->element_bytes = static_cast<std::int64_t>(element_size(op.dtype));
   MYOPS_RETURN_IF_ERROR(read_attributes(op, node, &kernel->eps));
@@ -65,21 +65,19 @@ void run_task(void* data, std::size_t task) noexcept {
 
 struct Input {
   void* data = nullptr;
-  std::int64_t dims[most_dims];
-  std::size_t rank = 0;
-  std::int64_t count = 0;
+  Shape shape;
 };
 
-OrtStatus* read_input(const OrtApi* api, OrtKernelContext* context, std::size_t index,
+OrtStatus* read_input(const Runtime& runtime, OrtKernelContext* context, std::size_t index,
                       Input& input) {
   const OrtValue* value = nullptr;
-  MYOPS_RETURN_IF_ERROR(api->KernelContext_GetInput(context, index, &value));
-  MYOPS_RETURN_IF_ERROR(read_dims(api, value, input.dims, &input.rank, &input.count));
-  return read_data(api, value, &input.data);
+  MYOPS_RETURN_IF_ERROR(runtime.api->KernelContext_GetInput(context, index, &value));
+  MYOPS_RETURN_IF_ERROR(read_shape(runtime, value, &input.shape));
+  return read_data(runtime.api, value, &input.data);
 }
 
 OrtStatus* new_output(const OrtApi* api, OrtKernelContext* context, std::size_t index,
-                      const Input& like, void** data) {
+                      const Shape& like, void** data) {
   OrtValue* output = nullptr;
   MYOPS_RETURN_IF_ERROR(
       api->KernelContext_GetOutput(context, index, like.dims, like.rank, &output));
@@ -88,37 +86,36 @@ OrtStatus* new_output(const OrtApi* api, OrtKernelContext* context, std::size_t 
 
 OrtStatus* compute(void* state, OrtKernelContext* context) noexcept {
   const Kernel& kernel = *static_cast<const Kernel*>(state);
-  const OrtApi* api = kernel.api;
+  const OrtApi* api = kernel.runtime.api;
   Input x;
   Input residual;
   Input weight;
   const bool adds = kernel.info->input_count == 3;
-  MYOPS_RETURN_IF_ERROR(read_input(api, context, 0, x));
-  if (adds) MYOPS_RETURN_IF_ERROR(read_input(api, context, 1, residual));
-  MYOPS_RETURN_IF_ERROR(read_input(api, context, kernel.info->input_count - 1, weight));
-  const std::int64_t width = x.rank == 0 ? -1 : x.dims[x.rank - 1];
-  if (weight.rank != 1 || weight.count != width) {
+  MYOPS_RETURN_IF_ERROR(read_input(kernel.runtime, context, 0, x));
+  if (adds) MYOPS_RETURN_IF_ERROR(read_input(kernel.runtime, context, 1, residual));
+  MYOPS_RETURN_IF_ERROR(read_input(kernel.runtime, context, kernel.info->input_count - 1, weight));
+  const std::int64_t width = x.shape.rank == 0 ? -1 : x.shape.dims[x.shape.rank - 1];
+  if (weight.shape.rank != 1 || weight.shape.count != width) {
     return fail(api, Status::error("[%s] weight should have the size of the last dim of x. "
                                    "Received %s for x of %s. Reshape x or weight.",
-                                   kernel.info->name, ShapeText(weight.dims, weight.rank).text,
-                                   ShapeText(x.dims, x.rank).text));
+                                   kernel.info->name, ShapeText(weight.shape).text,
+                                   ShapeText(x.shape).text));
   }
-  if (adds && (residual.rank != x.rank ||
-               std::memcmp(residual.dims, x.dims, x.rank * sizeof *x.dims) != 0)) {
+  if (adds && !(residual.shape == x.shape)) {
     return fail(api, Status::error("[%s] residual should have the shape of x, %s. Received %s. "
                                    "Expand or reshape it first.",
-                                   kernel.info->name, ShapeText(x.dims, x.rank).text,
-                                   ShapeText(residual.dims, residual.rank).text));
+                                   kernel.info->name, ShapeText(x.shape).text,
+                                   ShapeText(residual.shape).text));
   }
   Work work{};
   work.kernel = &kernel;
   work.call.x = x.data;
   work.call.residual = residual.data;
   work.call.weight = weight.data;
-  MYOPS_RETURN_IF_ERROR(new_output(api, context, 0, x, &work.call.y));
-  if (adds) MYOPS_RETURN_IF_ERROR(new_output(api, context, 1, x, &work.call.sum));
-  if (x.count == 0) return nullptr;
-  work.call.rows = x.count / width;
+  MYOPS_RETURN_IF_ERROR(new_output(api, context, 0, x.shape, &work.call.y));
+  if (adds) MYOPS_RETURN_IF_ERROR(new_output(api, context, 1, x.shape, &work.call.sum));
+  if (x.shape.count == 0) return nullptr;
+  work.call.rows = x.shape.count / width;
   work.call.width = width;
   work.call.eps = kernel.eps;
   const TaskPlan plan = plan_rows(work.call.rows, width, kernel.most_tasks);
@@ -137,9 +134,8 @@ constexpr int in_place_outputs[] = {1, 0};
 
 }  // namespace
 
-void init_norm_op(CustomOp& op, const OrtApi* api, int api_version, const OpInfo& info,
-                  DType dtype) noexcept {
-  init_custom_op(op, api, api_version, info, dtype);
+void init_norm_op(CustomOp& op, const Runtime& runtime, const OpInfo& info, DType dtype) noexcept {
+  init_custom_op(op, runtime, info, dtype);
   op.CreateKernelV2 = create_kernel;
   op.KernelComputeV2 = compute;
   op.KernelDestroy = [](void* state) noexcept { delete static_cast<Kernel*>(state); };

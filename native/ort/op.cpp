@@ -13,7 +13,7 @@ namespace myops::ort {
 namespace {
 
 struct Kernel {
-  const OrtApi* api;
+  Runtime runtime;
   std::int64_t most_tasks;
   KernelFn function;
   std::size_t input_count;
@@ -26,9 +26,9 @@ OrtStatus* create_kernel(const OrtCustomOp* base, const OrtApi*, const OrtKernel
                          void** result) noexcept {
   const CustomOp& op = self(base);
   std::unique_ptr<Kernel> kernel(new (std::nothrow) Kernel{});
-  if (kernel == nullptr) return op.api->CreateStatus(ORT_FAIL, "[myops] out of memory.");
-  kernel->api = op.api;
-  kernel->most_tasks = op.api_version >= parallel_for_since ? most_tasks : 1;
+  if (kernel == nullptr) return op.runtime.api->CreateStatus(ORT_FAIL, "[myops] out of memory.");
+  kernel->runtime = op.runtime;
+  kernel->most_tasks = op.runtime.api_version >= parallel_for_since ? most_tasks : 1;
   kernel->function = cpu_kernel(*op.info, Pass::forward, op.dtype);
   kernel->input_count = op.info->input_count;
   kernel->broadcasts = op.info->broadcasts;
@@ -83,13 +83,13 @@ void run_task(void* data, std::size_t task) noexcept {
 
 OrtStatus* fail_shapes(const Kernel& kernel, const ShapeText& first, const ShapeText& other) {
   if (kernel.broadcasts) {
-    return fail(kernel.api,
+    return fail(kernel.runtime.api,
                 Status::error("[myops] an input should have one shape with the first input, or one "
                               "that can be broadcast to it: sizes equal or 1, aligned at the last "
                               "dim. Received %s for the first and %s. Reshape it first.",
                               first.text, other.text));
   }
-  return fail(kernel.api,
+  return fail(kernel.runtime.api,
               Status::error("[myops] the inputs of an elementwise operator should have one shape. "
                             "Received %s and %s. Expand them first.",
                             first.text, other.text));
@@ -97,36 +97,32 @@ OrtStatus* fail_shapes(const Kernel& kernel, const ShapeText& first, const Shape
 
 OrtStatus* compute(void* state, OrtKernelContext* context) noexcept {
   const Kernel& kernel = *static_cast<const Kernel*>(state);
-  const OrtApi* api = kernel.api;
+  const OrtApi* api = kernel.runtime.api;
   Work work;
   work.kernel = &kernel;
   work.direct = true;
-  std::int64_t dims[most_dims];
-  std::size_t rank = 0;
+  Shape shape;
   for (std::size_t i = 0; i < kernel.input_count; ++i) {
     const OrtValue* input = nullptr;
     MYOPS_RETURN_IF_ERROR(api->KernelContext_GetInput(context, i, &input));
-    std::int64_t other_dims[most_dims];
-    std::size_t other_rank = 0;
-    std::int64_t count = 0;
-    MYOPS_RETURN_IF_ERROR(read_dims(api, input, i == 0 ? dims : other_dims,
-                                    i == 0 ? &rank : &other_rank, i == 0 ? &work.count : &count));
-    const bool same =
-        i == 0 || (other_rank == rank && std::memcmp(dims, other_dims, rank * sizeof *dims) == 0);
-    if (!same) {
-      const bool fits = kernel.broadcasts &&
-                        plan_broadcast(dims, rank, other_dims, other_rank, &work.broadcasts[i]);
-      if (!fits) {
-        return fail_shapes(kernel, {dims, rank}, {other_dims, other_rank});
-      }
-      work.direct = work.direct && work.broadcasts[i].is_direct();
-    }
     void* data = nullptr;
     MYOPS_RETURN_IF_ERROR(read_data(api, input, &data));
     work.inputs[i] = data;
+    if (i == 0) {
+      MYOPS_RETURN_IF_ERROR(read_shape(kernel.runtime, input, &shape));
+      continue;
+    }
+    Shape other;
+    MYOPS_RETURN_IF_ERROR(read_shape(kernel.runtime, input, &other));
+    if (other == shape) continue;
+    const bool fits = kernel.broadcasts && plan_broadcast(shape.dims, shape.rank, other.dims,
+                                                          other.rank, &work.broadcasts[i]);
+    if (!fits) return fail_shapes(kernel, ShapeText(shape), ShapeText(other));
+    work.direct = work.direct && work.broadcasts[i].is_direct();
   }
+  work.count = shape.count;
   OrtValue* output = nullptr;
-  MYOPS_RETURN_IF_ERROR(api->KernelContext_GetOutput(context, 0, dims, rank, &output));
+  MYOPS_RETURN_IF_ERROR(api->KernelContext_GetOutput(context, 0, shape.dims, shape.rank, &output));
   MYOPS_RETURN_IF_ERROR(api->GetTensorMutableData(output, &work.output));
   bool aliases = false;
   for (std::size_t i = 0; i < kernel.input_count; ++i) {
@@ -178,7 +174,7 @@ OrtStatus* name_unknown_dims(const OrtApi* api, OrtTensorTypeAndShapeInfo* info,
 
 /// All outputs have the shape of the first input.
 OrtStatus* infer_shape(const OrtCustomOp* base, OrtShapeInferContext* context) noexcept {
-  const OrtApi* api = self(base).api;
+  const OrtApi* api = self(base).runtime.api;
   // Passing the input's own record through keeps symbolic and unknown dims, and the dtype, which
   // matters because ORT asks the first registered dtype's op for all of them.
   OrtTensorTypeAndShapeInfo* info = nullptr;
@@ -199,15 +195,14 @@ constexpr int in_place_outputs[] = {0};
 
 }  // namespace
 
-void init_custom_op(CustomOp& op, const OrtApi* api, int api_version, const OpInfo& info,
+void init_custom_op(CustomOp& op, const Runtime& runtime, const OpInfo& info,
                     DType dtype) noexcept {
   // Callbacks that are not set stay null: the runtime treats those as absent.
   op = CustomOp{};
-  op.api = api;
+  op.runtime = runtime;
   op.info = &info;
   op.dtype = dtype;
-  op.api_version = api_version;
-  op.version = static_cast<std::uint32_t>(api_version);
+  op.version = static_cast<std::uint32_t>(runtime.api_version);
   op.GetName = [](const OrtCustomOp* base) noexcept { return self(base).info->name; };
   op.GetExecutionProviderType = [](const OrtCustomOp*) noexcept -> const char* {
     return "CPUExecutionProvider";

@@ -5,6 +5,7 @@
 
 #include <onnxruntime_c_api.h>
 
+#include "api_version.hpp"
 #include "myops/kernels.hpp"
 
 namespace myops::ort {
@@ -12,19 +13,23 @@ namespace myops::ort {
 inline constexpr std::size_t max_inputs = 4;
 inline constexpr std::size_t max_attributes = 8;
 
-struct CustomOp : OrtCustomOp {
+/// What a runtime offers.
+struct Runtime {
   const OrtApi* api;
+  int api_version;
+  ShapeByReference shape_of;  // or null
+};
+
+struct CustomOp : OrtCustomOp {
+  Runtime runtime;
   const OpInfo* info;
   DType dtype;
-  int api_version;
 };
 
 /// Fills the callbacks of an elementwise operator.
-void init_custom_op(CustomOp& op, const OrtApi* api, int api_version, const OpInfo& info,
-                    DType dtype) noexcept;
+void init_custom_op(CustomOp& op, const Runtime& runtime, const OpInfo& info, DType dtype) noexcept;
 
 /// Fills the callbacks of a normalization.
-void init_norm_op(CustomOp& op, const OrtApi* api, int api_version, const OpInfo& info,
-                  DType dtype) noexcept;
+void init_norm_op(CustomOp& op, const Runtime& runtime, const OpInfo& info, DType dtype) noexcept;
 
 }  // namespace myops::ort

@@ -22,13 +22,14 @@ constexpr std::size_t custom_op_count = (op_count MYOPS_NORM_OPS(MYOPS_ONE)) * d
 // ORT keeps pointers to a domain and its ops for as long as any session lives, in whatever order
 // the host destroys things: they are made once per runtime and never freed.
 struct Domain {
-  const OrtApiBase* runtime;
+  const OrtApiBase* base;
   OrtCustomOpDomain* handle;
   std::array<CustomOp, custom_op_count> custom_ops;
   Domain* next;
 };
 
-OrtStatus* fill_domain(Domain& domain, const OrtApi* api, int api_version) noexcept {
+OrtStatus* fill_domain(Domain& domain, const Runtime& runtime) noexcept {
+  const OrtApi* api = runtime.api;
   if (OrtStatus* error = api->CreateCustomOpDomain("myops", &domain.handle); error != nullptr) {
     return error;
   }
@@ -36,10 +37,10 @@ OrtStatus* fill_domain(Domain& domain, const OrtApi* api, int api_version) noexc
   for (std::size_t dtype = 0; dtype < dtype_count; ++dtype) {
     const auto type = static_cast<DType>(dtype);
     for (const OpInfo& info : ops()) {
-      init_custom_op(domain.custom_ops[next++], api, api_version, info, type);
+      init_custom_op(domain.custom_ops[next++], runtime, info, type);
     }
     for (const OpInfo& info : norm_ops()) {
-      init_norm_op(domain.custom_ops[next++], api, api_version, info, type);
+      init_norm_op(domain.custom_ops[next++], runtime, info, type);
     }
   }
   for (const CustomOp& op : domain.custom_ops) {
@@ -52,21 +53,21 @@ OrtStatus* fill_domain(Domain& domain, const OrtApi* api, int api_version) noexc
 }
 
 /// The domain of this runtime: a process may hold more than one libonnxruntime.
-OrtStatus* domain_of(const OrtApiBase* runtime, const OrtApi* api, int api_version,
+OrtStatus* domain_of(const OrtApiBase* base, const Runtime& runtime,
                      OrtCustomOpDomain** result) noexcept {
   static std::mutex mutex;
   static Domain* domains = nullptr;
   const std::lock_guard<std::mutex> lock(mutex);
   for (Domain* domain = domains; domain != nullptr; domain = domain->next) {
-    if (domain->runtime == runtime) {
+    if (domain->base == base) {
       *result = domain->handle;
       return nullptr;
     }
   }
   std::unique_ptr<Domain> domain(new (std::nothrow) Domain{});
-  if (domain == nullptr) return api->CreateStatus(ORT_FAIL, "[myops] out of memory.");
-  if (OrtStatus* error = fill_domain(*domain, api, api_version); error != nullptr) return error;
-  domain->runtime = runtime;
+  if (domain == nullptr) return runtime.api->CreateStatus(ORT_FAIL, "[myops] out of memory.");
+  if (OrtStatus* error = fill_domain(*domain, runtime); error != nullptr) return error;
+  domain->base = base;
   domain->next = domains;
   domains = domain.release();
   *result = domains->handle;
@@ -97,7 +98,9 @@ OrtStatus* register_ops(OrtSessionOptions* options, const OrtApiBase* base) noex
   const Status isa = isa_status();
   if (!isa.ok()) return api->CreateStatus(ORT_INVALID_ARGUMENT, isa.message());
   OrtCustomOpDomain* handle = nullptr;
-  if (OrtStatus* error = domain_of(base, api, version, &handle); error != nullptr) return error;
+  if (OrtStatus* error = domain_of(base, {api, version, shape_by_reference(base, minor)}, &handle);
+      error != nullptr)
+    return error;
   return api->AddCustomOpDomain(options, handle);
 }
 
