@@ -163,7 +163,7 @@ def swish_per_channel(
     Source: Ramachandran, Zoph, Le, "Searching for Activation Functions", 2017.
     """
     where, rank = "swish_per_channel", x.dim()
-    # The number of elements is asked for last: a tracer warns of comparing it.
+    # Sizes are compared last: to a tracer they are values, and a comparison is a warning.
     if beta.dim() > 1 and beta.numel() != 1:
         raise ValueError(
             f"[{where}] beta should have one dim, or one element. "
@@ -177,7 +177,9 @@ def swish_per_channel(
             f"[{where}] dim should be from {-rank} to {rank - 1}. "
             f"Received {dim} for x of shape {list(x.shape)}. Pass the dim of the channels."
         )
-    if not torch._C._is_tracing() and beta.shape[0] not in (1, x.shape[dim]):
+    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]
+    # Not `in`: for symbolic sizes it asks for identity.
+    if not tracing and beta.shape[0] != 1 and beta.shape[0] != x.shape[dim]:
         raise ValueError(
             f"[{where}] beta should have an element per channel, {x.shape[dim]} in dim {dim} of "
             f"x of shape {list(x.shape)}. Received {beta.shape[0]}. "

@@ -26,6 +26,8 @@ inline namespace MYOPS_ISA_NAME {
 /// of the full range throughout.
 ///
 /// Accuracy for f32 with FMA, over all floats: forward 4 ulp.
+/// Derivatives by beta are 0 for |z| above most_z, where for |x| above 1e35 (f64: 1e300) x^2 q or
+/// x^3 q may not yet have vanished.
 template <class T>
 struct SwishTensor {
   static constexpr std::array<const char*, 2> inputs{"x", "beta"};

@@ -260,6 +260,10 @@ def test_passes_against_the_composed_formula(spec, dtype, suffix):
         size = torch.ones_like(inputs[0])
         for tensor in inputs[1:]:
             size = size * tensor.detach().abs().clamp(min=1.0)
+        if spec.broadcasts and dtype == "float64":
+            # Each derivative by a coefficient brings a factor of the first input, by which the
+            # composed formula's loss grows.
+            size = size * inputs[0].detach().square().clamp(min=1.0)
         for ours, exact in zip(actual, expected, strict=True):
             assert ours.dtype == torch_dtype
             error = ((ours.double() - exact).abs() / exact.abs().maximum(size)).max().item()
