@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operators a test runs for. A new operator needs no change here."""
+"""Which operators a test runs for: the elementwise ones, or the norms. A new operator needs no
+change here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import pytest
-from myops.spec import SPECS
+from myops.spec import ELEMENTWISE, NORMS
 
 # The first operator of each number of inputs. The code around the kernels is a template of that
 # number: what concerns it is tested in full on these, and in outline on the others.
-REPRESENTATIVES = tuple({len(spec.inputs): spec for spec in reversed(SPECS)}.values())[::-1]
+REPRESENTATIVES = tuple({len(spec.inputs): spec for spec in reversed(ELEMENTWISE)}.values())[::-1]
 
-each_spec = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.torch_name)
+each_spec = pytest.mark.parametrize("spec", ELEMENTWISE, ids=lambda spec: spec.torch_name)
 each_representative = pytest.mark.parametrize(
     "spec", REPRESENTATIVES, ids=lambda spec: spec.torch_name
 )
 
+each_norm = pytest.mark.parametrize("spec", NORMS, ids=lambda spec: spec.torch_name)
+
 # Where the operator does not matter.
-one_spec = pytest.mark.parametrize("spec", SPECS[:1], ids=lambda spec: spec.torch_name)
+one_spec = pytest.mark.parametrize("spec", ELEMENTWISE[:1], ids=lambda spec: spec.torch_name)
 
 
 def each_spec_with(
@@ -29,7 +32,7 @@ def each_spec_with(
     names = (arguments,) if isinstance(arguments, str) else arguments
     values, few = list(values), list(few)
     cases = []
-    for spec in SPECS:
+    for spec in ELEMENTWISE:
         for value in values if spec in REPRESENTATIVES else few:
             given = (value,) if isinstance(arguments, str) else tuple(value)
             texts = ["-".join(v) if isinstance(v, tuple) else str(v) for v in given]

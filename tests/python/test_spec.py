@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from myops import _build_info, spec
 from myops._errors import UsageError
-from myops.spec import SPECS, SWISH, OpSpec
+from myops.spec import ELEMENTWISE, NORMS, SPECS, SWISH, OpSpec
 
 each_spec = pytest.mark.parametrize("entry", SPECS, ids=lambda entry: entry.torch_name)
+each_elementwise = pytest.mark.parametrize("entry", ELEMENTWISE, ids=lambda entry: entry.torch_name)
+each_norm = pytest.mark.parametrize("entry", NORMS, ids=lambda entry: entry.torch_name)
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
@@ -112,13 +114,25 @@ def test_callables_take_inputs_then_attributes(entry: OpSpec):
         assert names(body) == ["op", *expected][: len(names(body))]
 
 
-@each_spec
+@each_elementwise
 def test_reference_keeps_shape_and_precision(entry: OpSpec):
     for shape in ((), (0,), (2, 3)):
         inputs = [np.ones(shape) for _ in entry.inputs]
         result = entry.reference(*inputs, **entry.defaults())
         assert np.shape(result) == shape
         assert result.dtype == np.float64
+
+
+@each_norm
+def test_reference_of_a_norm_keeps_shape_and_precision(entry: OpSpec):
+    for shape in ((0, 3), (3,), (2, 3), (4, 2, 3)):
+        for dtype in (np.float64, np.longdouble):
+            rows = [np.ones(shape, dtype) for _ in entry.inputs[:-1]]
+            results = entry.reference(*rows, np.ones(3, dtype), **entry.defaults())
+            results = results if isinstance(results, tuple) else (results,)
+            assert len(results) == len(entry.outputs)
+            assert {r.shape for r in results} == {shape}
+            assert {r.dtype for r in results} == {np.dtype(dtype)}
 
 
 @each_spec
@@ -130,7 +144,7 @@ def test_reference_never_warns(entry: OpSpec):
             entry.reference(*[x] * len(entry.inputs), **attributes)
 
 
-@each_spec
+@each_elementwise
 def test_reference_in_longdouble_is_longdouble(entry: OpSpec):
     """float64 arithmetic cannot judge float64 kernels."""
     inputs = [np.linspace(-20, 20, 101).astype(np.longdouble) for _ in entry.inputs]
@@ -167,7 +181,7 @@ def test_reference_limits():
     assert SWISH.reference(x, 0.0)[2:4].tolist() == [np.inf, -np.inf]
 
 
-@each_spec
+@each_elementwise
 def test_reference_of_a_zero_that_stands_for_a_number_keeps_its_sign(entry: OpSpec):
     """Kernels are judged by it: where float64 underflows, longdouble does not."""
     x = np.array([-30.0, -38.5, -87.0, -104.5, -700.0, -760.0, -1000.0, -1e4])

@@ -12,7 +12,7 @@ import torch
 from myops import bench
 from myops._errors import MyopsError, UsageError
 from myops.bench import ort_rows, rivals, runner
-from myops.spec import SPECS, SWISH
+from myops.spec import ELEMENTWISE, SWISH
 from rich.progress import Progress
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
@@ -22,7 +22,7 @@ DTYPES = ("float32", "float64", "float16", "bfloat16")
 def test_tiny(dtype):
     report = bench.run(sizes=(17, 100), dtypes=(dtype,), rounds=2)
     names = [(r.op, r.framework, r.name, r.elements) for r in report.rows]
-    for spec in SPECS:
+    for spec in ELEMENTWISE:
         torch_names = [rival.name for rival in rivals.TORCH_RIVALS.get(spec.name, ())]
         for size in (17, 100):
             for name in (*torch_names, "myops"):
@@ -43,7 +43,7 @@ def test_frameworks_in_processes_of_their_own():
     with Progress(disable=True) as progress:
         report = bench.run(sizes=(64,), threads=2, rounds=2, progress=progress)
         (task,) = progress.tasks
-        assert task.completed == task.total == 4 * len(SPECS)
+        assert task.completed == task.total == 4 * len(ELEMENTWISE)
     assert {row.framework for row in report.rows} == set(runner.FRAMEWORKS)
     assert {row.threads for row in report.rows} == {2}
     assert torch.get_num_threads() == before
@@ -109,7 +109,7 @@ def test_kernels_names_what_ran():
     ("arguments", "message"),
     [
         ({"ops": ["Swoosh"]}, "an operator should be one of"),
-        ({"ops": []}, "ops should be at least 1"),
+        ({"ops": []}, "ops should be among"),
         ({"dtypes": ("int8",)}, "dtypes should be among"),
         ({"sizes": (0,)}, "sizes should be at least 1"),
         ({"threads": 0}, "threads should be at least 1"),

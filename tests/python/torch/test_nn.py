@@ -12,7 +12,7 @@ import myops.functional
 import myops.nn
 import pytest
 import torch
-from myops.spec import SPECS
+from myops.spec import ELEMENTWISE
 
 from ..support import each_spec
 from .support import (
@@ -27,11 +27,12 @@ def _module(spec) -> type[torch.nn.Module]:
 
 
 def test_names():
-    modules = {spec.name for spec in SPECS}
-    assert set(myops.nn.__all__) == modules | {"Operator", "SwishPerChannel"}
-    names = {spec.torch_name for spec in SPECS}
+    modules = {spec.name for spec in ELEMENTWISE}
+    assert set(myops.nn.__all__) == modules | {"Operator", "RMSNorm", "SwishPerChannel"}
+    names = {spec.torch_name for spec in ELEMENTWISE}
     assert set(myops.functional.__all__) == names | {
         "quick_gelu",
+        "rms_norm",
         "split_gate",
         "swish_per_channel",
     }
