@@ -73,7 +73,7 @@ TensorPair composed_backward(const at::Tensor& grad, const at::Tensor& x, const 
   const at::Tensor wide = Composed::widened(grad);
   const at::Tensor x_grad = row.jacobian_times(at::mul(wide, Composed::widened(weight)));
   const at::Tensor shares = at::mul(wide, row.normalized);
-  const at::Tensor weight_grad = at::sum(shares.flatten(0, -2), {0});
+  const at::Tensor weight_grad = shares.dim() == 1 ? shares : at::sum(shares.flatten(0, -2), {0});
   return {x_grad.to(x.scalar_type()), weight_grad.to(weight.scalar_type())};
 }
 
