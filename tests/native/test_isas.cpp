@@ -36,6 +36,19 @@ std::size_t different(const std::vector<Buffer>& a, const std::vector<Buffer>& b
   return count;
 }
 
+/// Elements that differ by more than the last bit.
+std::size_t further_than_neighbours(const std::vector<Buffer>& a, const std::vector<Buffer>& b) {
+  std::size_t count = 0;
+  for (std::size_t k = 0; k < a.size(); ++k) {
+    for (std::size_t i = 0; i < a[k].count(); ++i) {
+      const std::uint64_t apart = a[k].bits(i) - b[k].bits(i);
+      const bool near = same_element(a[k], i, b[k], i) || apart == 1 || apart + 1 == 0;
+      count += near ? 0 : 1;
+    }
+  }
+  return count;
+}
+
 float to_float(DType dtype, std::uint64_t bits) {
   const auto pattern = static_cast<std::uint16_t>(bits);
   return dtype == DType::f16 ? myops::to_float(Half{pattern}) : myops::to_float(BFloat16{pattern});
@@ -70,6 +83,7 @@ TEST_CASE("all ISAs with fused multiply-add give the same bits") {
 }
 
 TEST_SUITE("kernel") {
+  // Up to the last bit: for results that are rounded anyway an operator may compute more briefly.
   TEST_CASE("a half kernel is the f32 kernel between the portable conversions") {
     for_each_kernel([](const OpInfo& op, Pass pass, DType dtype) {
       if (element_size(dtype) != 2) return;
@@ -96,7 +110,7 @@ TEST_SUITE("kernel") {
             expected.back().set_bits(i, from_float(dtype, value));
           }
         }
-        CHECK(different(actual, expected) == 0);
+        CHECK(further_than_neighbours(actual, expected) == 0);
       }
     });
   }

@@ -73,17 +73,17 @@ MYOPS_FN bool all_common(const Op op, const T* x, int count) {
   return highest <= op.range_limit();
 }
 
-template <Pass pass, class Op, class T, int n, int m>
+template <Pass pass, bool brief, class Op, class T, int n, int m>
 MYOPS_FN void compute_block(const Op& op, const T* const (&in)[n], T* const (&out)[m], int count) {
   constexpr std::make_index_sequence<n> all{};
   if constexpr (has_common_range<Op>) {
     // The operator's inputs come last in every pass; the range of the first of them decides.
     if (!all_common(op, in[n - input_count<Op>], count)) {
-      loop<pass, Range::full>(op, in, out, count, all);
+      loop<pass, brief ? Range::brief_full : Range::full>(op, in, out, count, all);
       return;
     }
   }
-  loop<pass, Range::common>(op, in, out, count, all);
+  loop<pass, brief ? Range::brief_common : Range::common>(op, in, out, count, all);
 }
 
 /// `size` elements, at most block_size of them, between storage pointers. Not inlined: the loops
@@ -93,7 +93,7 @@ __attribute__((noinline)) void storage_block(const Op& op, const Storage* const 
                                              Storage* const (&outputs)[m], int size) {
   using T = typename ComputeType<Storage>::type;
   if constexpr (sizeof(Storage) == sizeof(T)) {
-    compute_block<pass>(op, inputs, outputs, size);
+    compute_block<pass, false>(op, inputs, outputs, size);
   } else {
     alignas(64) T buffer[n][block_size];
     const T* in[n];
@@ -103,7 +103,8 @@ __attribute__((noinline)) void storage_block(const Op& op, const Storage* const 
       in[k] = buffer[k];
     }
     for (int k = 0; k < m; ++k) out[k] = buffer[k];
-    compute_block<pass>(op, in, out, size);
+    // Not where the derivatives go through zero, close to which a relative error does not do.
+    compute_block<pass, pass == Pass::forward>(op, in, out, size);
     for (int k = 0; k < m; ++k) store_block(out[k], outputs[k], size);
   }
 }

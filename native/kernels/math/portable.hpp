@@ -26,10 +26,16 @@
 namespace myops {
 inline namespace MYOPS_ISA_NAME {
 
-/// `Range::common` may assume that the input is in the range the operator calls common (where no
-/// intermediate value leaves the exponent range); `Range::full` holds for every input and gives the
-/// same bits on the common ones.
-enum class Range { common, full };
+/// `common` may assume that the input is in the range the operator calls common (where no
+/// intermediate value leaves the exponent range); `full` holds for every input and gives the same
+/// bits on the common ones. The brief ones are for results that will be rounded to a half type: an
+/// operator may then be content with a relative error of 4e-6.
+enum class Range { common, full, brief_common, brief_full };
+
+constexpr bool is_full(Range range) { return range == Range::full || range == Range::brief_full; }
+constexpr bool is_brief(Range range) {
+  return range == Range::brief_common || range == Range::brief_full;
+}
 
 template <class T>
 struct FloatTraits;

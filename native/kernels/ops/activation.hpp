@@ -66,7 +66,7 @@ struct Swish {
   /// With Range::full everything is computed for positive beta.
   template <Range range>
   MYOPS_FN T oriented(T x) const {
-    return range == Range::full ? flip_sign(x, sign) : x;
+    return is_full(range) ? flip_sign(x, sign) : x;
   }
 
   /// The pieces all passes share, at an oriented x.
@@ -78,12 +78,21 @@ struct Swish {
   };
 
   template <Range range>
+  MYOPS_FN static SplitExp<T> exponential(T x, TwoFloat<T> c) {
+    if constexpr (is_brief(range)) {
+      return split_exp2_brief(x, c);
+    } else {
+      return split_exp2(x, c);
+    }
+  }
+
+  template <Range range>
   MYOPS_FN Terms terms(T x) const {
     Terms t;
     T clamped = x;
-    if constexpr (range == Range::full) clamped = at_least(at_most(x, upper), lower);
+    if constexpr (is_full(range)) clamped = at_least(at_most(x, upper), lower);
     const SplitExp<T> split =
-        split_exp2(clamped, {oriented<range>(scale.hi), oriented<range>(scale.lo)});
+        exponential<range>(clamped, {oriented<range>(scale.hi), oriented<range>(scale.lo)});
     t.z = oriented<range>(beta) * clamped;
     t.power = cap_above<range>(split.biased);
     t.e = split.mantissa * t.power.power;
@@ -96,14 +105,14 @@ struct Swish {
     x = oriented<range>(x);
     const Terms t = terms<range>(x);
     T numerator = x;
-    if constexpr (range == Range::full) numerator = x < zero_below ? T(-0.0) : x;
+    if constexpr (is_full(range)) numerator = x < zero_below ? T(-0.0) : x;
     return oriented<range>(t.power.template rescale<range>(numerator / t.denominator));
   }
 
   template <Range range>
   MYOPS_FN T sigmoid(T x, const Terms& t) const {
     T numerator = T(1);
-    if constexpr (range == Range::full) numerator = x < zero_below ? T(0) : T(1);
+    if constexpr (is_full(range)) numerator = x < zero_below ? T(0) : T(1);
     return numerator / t.denominator;
   }
 
@@ -197,7 +206,7 @@ struct Mish {
   MYOPS_FN static Terms terms(T x) {
     Terms t;
     t.clamped = at_most(x, upper);
-    if constexpr (range == Range::full) t.clamped = at_least(t.clamped, lower);
+    if constexpr (is_full(range)) t.clamped = at_least(t.clamped, lower);
     const SplitExp<T> split = split_exp2(t.clamped, two_float<T>(log2_e_hi, log2_e_lo));
     t.power = cap_below<range>(split.biased);
     t.e = split.mantissa * t.power.power;
@@ -209,7 +218,7 @@ struct Mish {
   MYOPS_FN T forward(T x) const {
     const Terms t = terms<range>(x);
     T factor = x;
-    if constexpr (range == Range::full) factor = x < lower ? T(-0.0) : x;
+    if constexpr (is_full(range)) factor = x < lower ? T(-0.0) : x;
     return t.power.template rescale<range>(factor * (t.n / (t.n + T(2))));
   }
 

@@ -88,7 +88,7 @@ struct Gelu {
     constexpr TwoFloat<T> scale = two_float<T>(-log2_e_hi / 2, -log2_e_lo / 2);
     Terms t;
     t.a = magnitude(x);
-    if constexpr (range == Range::full) t.a = at_most(t.a, largest);
+    if constexpr (is_full(range)) t.a = at_most(t.a, largest);
     const SplitExp<T> split = split_exp2(product(product(t.a, t.a), scale));
     t.power = cap_below<range>(split.biased);
     t.e = split.mantissa * t.power.power;
@@ -161,7 +161,7 @@ struct GeluTanh {
     constexpr TwoFloat<T> scale = two_float<T>(-0x1.26aec21bce759p+1, -0x1.2ed2859b4314fp-53);
     Terms t;
     t.clamped = at_most(x, upper);
-    if constexpr (range == Range::full) t.clamped = at_least(t.clamped, lower);
+    if constexpr (is_full(range)) t.clamped = at_least(t.clamped, lower);
     const TwoFloat<T> square = product(t.clamped, t.clamped);
     const TwoFloat<T> factor = sum(T(1), product(square, two_float<T>(cubic, 0)));
     const SplitExp<T> split =
@@ -176,14 +176,14 @@ struct GeluTanh {
   MYOPS_FN T forward(T x) const {
     const Terms t = terms<range>(x);
     T numerator = x;
-    if constexpr (range == Range::full) numerator = x < lower ? T(-0.0) : x;
+    if constexpr (is_full(range)) numerator = x < lower ? T(-0.0) : x;
     return t.power.template rescale<range>(numerator / t.denominator);
   }
 
   template <Range range>
   MYOPS_FN T sigmoid(T x, const Terms& t) const {
     T numerator = T(1);
-    if constexpr (range == Range::full) numerator = x < lower ? T(0) : T(1);
+    if constexpr (is_full(range)) numerator = x < lower ? T(0) : T(1);
     return numerator / t.denominator;
   }
 

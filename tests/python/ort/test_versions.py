@@ -30,7 +30,7 @@ def unexpected(*_):
     raise SystemExit("a function behind CreateStatus was called")
 
 create = Create(create)
-api = (ctypes.c_void_p * 400)(ctypes.cast(create, ctypes.c_void_p).value)
+api = (ctypes.c_void_p * 500)(ctypes.cast(create, ctypes.c_void_p).value)
 text = ctypes.create_string_buffer(version.encode()) if version is not None else None
 
 def get(number):
