@@ -207,7 +207,7 @@ class RMSNorm(torch.nn.Module):
         """The norm of ``x``; with ``residual`` the pair of the norm of their sum, and the sum. See
         ``myops.functional.rms_norm``."""
         dims = len(self.normalized_shape)
-        if tuple(x.shape[-dims:]) != self.normalized_shape:
+        if dims > 1 and tuple(x.shape[-dims:]) != self.normalized_shape:
             raise ValueError(
                 f"[RMSNorm] the last dims of x should be {list(self.normalized_shape)}. "
                 f"Received shape {list(x.shape)}. Reshape it, or make the module for its shape."

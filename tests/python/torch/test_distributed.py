@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from myops.spec import SPECS
+from myops.spec import ELEMENTWISE
 
 DDP = """
 import torch, torch.distributed as dist
@@ -29,7 +29,7 @@ class Network(torch.nn.Module):
         return self.outer(getattr(myops.functional, self.spec.torch_name)(*parts))
 
 def check(rank):
-    for spec in myops.spec.SPECS:
+    for spec in myops.spec.ELEMENTWISE:
         torch.manual_seed(0)
         alone = Network(spec)
         torch.manual_seed(0)
@@ -49,7 +49,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 def check(rank):
     mesh = init_device_mesh("cpu", (2,))
-    for spec in myops.spec.SPECS:
+    for spec in myops.spec.ELEMENTWISE:
         function = getattr(myops.functional, spec.torch_name)
         for placement in (Shard(0), Shard(1), Replicate()):
             generator = torch.Generator().manual_seed(2)
@@ -88,7 +88,40 @@ def check(rank):
             assert torch.equal(function(*mixed).full_tensor(), function(*whole))
 """
 
+NORMS = """
+import torch, torch.distributed as dist
+import myops.functional
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+def check(rank):
+    mesh = init_device_mesh("cpu", (2,))
+    generator = torch.Generator().manual_seed(2)
+    values = [torch.randn(*shape, generator=generator) for shape in ((4, 6, 8), (4, 6, 8), (8,))]
+    # Rows stay whole: a tensor sharded in its last dim is gathered first.
+    for given, kept in ((Shard(0), Shard(0)), (Shard(1), Shard(1)), (Replicate(),) * 2,
+                        (Shard(2), None)):
+        for residual in (False, True):
+            alone = [t.clone().requires_grad_() for t in values]
+            parts = [distribute_tensor(t, mesh, [given]).requires_grad_() for t in values[:2]]
+            parts.append(distribute_tensor(values[2], mesh, [Replicate()]).requires_grad_())
+            def call(x, other, weight):
+                if residual:
+                    return myops.functional.rms_norm(x, weight, 1e-5, residual=other)
+                return (myops.functional.rms_norm(x, weight, 1e-5),)
+            expected, results = call(*alone), call(*parts)
+            for a, b in zip(expected, results, strict=True):
+                assert kept is None or b.placements == (kept,), b.placements
+                torch.testing.assert_close(b.full_tensor(), a)
+            sum(a.square().sum() for a in expected).backward()
+            sum(b.square().sum() for b in results).backward()
+            for a, b in zip(alone, parts, strict=True):
+                if a.grad is not None:
+                    torch.testing.assert_close(b.grad.full_tensor(), a.grad, rtol=1e-5, atol=1e-5)
+"""
+
 WORKER = """
+import os
 {body}
 
 def work(rank, store):
@@ -97,6 +130,7 @@ def work(rank, store):
     check(rank)
     dist.barrier()
     dist.destroy_process_group()
+    os._exit(0)  # gloo's own threads may not survive the interpreter's way out
 
 if __name__ == "__main__":
     import sys
@@ -105,9 +139,11 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("body", [DDP, SHARDED], ids=["data_parallel", "dtensor"])
+@pytest.mark.parametrize(
+    "body", [DDP, SHARDED, NORMS], ids=["data_parallel", "dtensor", "dtensor_norms"]
+)
 def test_two_ranks(body: str, tmp_path: Path) -> None:
-    assert SPECS and torch.distributed.is_available()
+    assert ELEMENTWISE and torch.distributed.is_available()
     script = tmp_path / "worker.py"
     script.write_text(textwrap.dedent(WORKER.format(body=body)))
     command = [sys.executable, str(script), str(tmp_path / "store")]
