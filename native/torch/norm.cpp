@@ -133,7 +133,10 @@ void set_norm_history(const at::Tensor& y, const at::Tensor& x, const at::Tensor
 
 at::Tensor autograd_rms_norm(c10::DispatchKeySet keys, const at::Tensor& x,
                              const at::Tensor& weight, double eps) {
-  if (any_tangent(x, weight)) return composed_forward(x, weight, eps);
+  if (any_tangent(x, weight)) {
+    norm_meta::rms_norm(x, weight, eps);  // for its checks: torch's operators would broadcast
+    return composed_forward(x, weight, eps);
+  }
   at::Tensor y = [&] {
     at::AutoDispatchBelowADInplaceOrView guard;
     return rms_norm_op().redispatch(keys & c10::after_autograd_keyset, x, weight, eps);
@@ -145,6 +148,7 @@ at::Tensor autograd_rms_norm(c10::DispatchKeySet keys, const at::Tensor& x,
 TensorPair autograd_rms_norm_backward(c10::DispatchKeySet keys, const at::Tensor& grad,
                                       const at::Tensor& x, const at::Tensor& weight, double eps) {
   if (any_tangent(grad, x, weight) || torch::autograd::compute_requires_grad(grad, x, weight)) {
+    norm_meta::rms_norm_backward(grad, x, weight, eps);  // for its checks
     return composed_backward(grad, x, weight, eps);
   }
   at::AutoDispatchBelowADInplaceOrView guard;
@@ -154,6 +158,7 @@ TensorPair autograd_rms_norm_backward(c10::DispatchKeySet keys, const at::Tensor
 TensorPair autograd_add_rms_norm(c10::DispatchKeySet keys, const at::Tensor& x,
                                  const at::Tensor& residual, const at::Tensor& weight, double eps) {
   if (any_tangent(x, residual, weight)) {
+    norm_meta::add_rms_norm(x, residual, weight, eps);  // for its checks
     const at::Tensor sum = at::add(x, residual);
     return {composed_forward(sum, weight, eps), sum};
   }

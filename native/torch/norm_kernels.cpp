@@ -5,7 +5,7 @@
 #include <ATen/native/Resize.h>
 
 #include <algorithm>
-#include <vector>
+#include <initializer_list>
 
 #include "norm.hpp"
 
@@ -35,11 +35,11 @@ void check_norm(NormIndex index, const at::Tensor& x, const at::Tensor& weight, 
 }
 
 void check_like(NormIndex index, const char* name, const at::Tensor& tensor, const at::Tensor& x) {
-  if (!matches(tensor, x)) check_matches(norm_info(index), name, tensor, "x", x, /*broadcasts=*/false);
+  if (!matches(tensor, x))
+    check_matches(norm_info(index), name, tensor, "x", x, /*broadcasts=*/false);
 }
 
-/// Checks `out` and gives it the shape of x.
-void prepare_out(NormIndex index, const char* name, const at::Tensor& out, const at::Tensor& x) {
+void check_out(NormIndex index, const char* name, const at::Tensor& out, const at::Tensor& x) {
   const char* op = norm_info(index).torch_name;
   TORCH_CHECK_TYPE(out.scalar_type() == x.scalar_type(), "[", op, "] ", name,
                    " should have the dtype of x, ", dtype_text(x), ". Received ", dtype_text(out),
@@ -47,7 +47,17 @@ void prepare_out(NormIndex index, const char* name, const at::Tensor& out, const
   TORCH_CHECK_VALUE(out.device() == x.device(), "[", op, "] ", name,
                     " should be on the device of x, ", x.device(), ". Received ", out.device(),
                     ". Allocate it with empty_like.");
-  at::native::resize_output(out, x.sizes());
+}
+
+struct NamedOut {
+  const char* name;
+  const at::Tensor& tensor;
+};
+
+/// Checks all outputs, then gives each of them the shape of x.
+void prepare_outs(NormIndex index, std::initializer_list<NamedOut> outs, const at::Tensor& x) {
+  for (const NamedOut& out : outs) check_out(index, out.name, out.tensor, x);
+  for (const NamedOut& out : outs) at::native::resize_output(out.tensor, x.sizes());
 }
 
 /// Whether memory is one row after the other, in whatever order of the outer dims.
@@ -127,7 +137,7 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
 void rms_norm_out(const at::Tensor& x, const at::Tensor& weight, double eps,
                   const at::Tensor& out) {
   check_norm(NormIndex::RMSNorm, x, weight, eps);
-  prepare_out(NormIndex::RMSNorm, "out", out, x);
+  prepare_outs(NormIndex::RMSNorm, {{"out", out}}, x);
   at::assert_no_internal_overlap(out);
   at::assert_no_partial_overlap(out, x);
   at::assert_no_overlap(out, weight);
@@ -156,8 +166,7 @@ void add_rms_norm_out(const at::Tensor& x, const at::Tensor& residual, const at:
                       double eps, const at::Tensor& out_y, const at::Tensor& out_sum) {
   check_norm(NormIndex::AddRMSNorm, x, weight, eps);
   check_like(NormIndex::AddRMSNorm, "residual", residual, x);
-  prepare_out(NormIndex::AddRMSNorm, "out_y", out_y, x);
-  prepare_out(NormIndex::AddRMSNorm, "out_sum", out_sum, x);
+  prepare_outs(NormIndex::AddRMSNorm, {{"out_y", out_y}, {"out_sum", out_sum}}, x);
   for (const at::Tensor* out : {&out_y, &out_sum}) {
     at::assert_no_internal_overlap(*out);
     at::assert_no_partial_overlap(*out, x);
@@ -219,7 +228,7 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
 void rms_norm_out(const at::Tensor& x, const at::Tensor& weight, double eps,
                   const at::Tensor& out) {
   check_norm(NormIndex::RMSNorm, x, weight, eps);
-  prepare_out(NormIndex::RMSNorm, "out", out, x);
+  prepare_outs(NormIndex::RMSNorm, {{"out", out}}, x);
 }
 
 TensorPair rms_norm_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
@@ -240,8 +249,7 @@ void add_rms_norm_out(const at::Tensor& x, const at::Tensor& residual, const at:
                       double eps, const at::Tensor& out_y, const at::Tensor& out_sum) {
   check_norm(NormIndex::AddRMSNorm, x, weight, eps);
   check_like(NormIndex::AddRMSNorm, "residual", residual, x);
-  prepare_out(NormIndex::AddRMSNorm, "out_y", out_y, x);
-  prepare_out(NormIndex::AddRMSNorm, "out_sum", out_sum, x);
+  prepare_outs(NormIndex::AddRMSNorm, {{"out_y", out_y}, {"out_sum", out_sum}}, x);
 }
 
 }  // namespace norm_meta

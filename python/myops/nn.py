@@ -212,6 +212,12 @@ class RMSNorm(torch.nn.Module):
                 f"[RMSNorm] the last dims of x should be {list(self.normalized_shape)}. "
                 f"Received shape {list(x.shape)}. Reshape it, or make the module for its shape."
             )
+        # Flattened, another shape could pass for that of x.
+        if dims > 1 and residual is not None and residual.shape != x.shape:
+            raise ValueError(
+                f"[RMSNorm] residual should have the shape of x, {list(x.shape)}. "
+                f"Received {list(residual.shape)}. Expand or reshape it first."
+            )
         eps = self.eps
         if eps is None:
             eps = torch.finfo(torch.float64 if x.dtype == torch.float64 else torch.float32).eps
@@ -221,15 +227,18 @@ class RMSNorm(torch.nn.Module):
             weight = self.weight.to(x.dtype)
         if dims == 1:
             return functional.rms_norm(x, weight, eps, residual=residual)
+        # Not flatten and x.shape: behind these the TorchScript exporter knows no dim.
+        outer = x.shape[:-dims]
+        rows, shape = (*outer, weight.numel()), (*outer, *self.normalized_shape)
         result = functional.rms_norm(
-            x.flatten(-dims),
+            x.reshape(rows),
             weight.flatten(),
             eps,
-            residual=None if residual is None else residual.flatten(-dims),
+            residual=None if residual is None else residual.reshape(rows),
         )
         if residual is None:
-            return result.reshape(x.shape)
-        return tuple(each.reshape(x.shape) for each in result)
+            return result.reshape(shape)
+        return tuple(each.reshape(shape) for each in result)
 
     def extra_repr(self) -> str:
         return (

@@ -50,7 +50,10 @@ def _replace(
     done: dict[str, str] = {}
     made: dict[torch.nn.Module, torch.nn.Module] = {}  # a shared module stays shared
     for path, parent in list(model.named_modules(remove_duplicate=False)):
-        for name, child in list(parent.named_children()):
+        # named_children() would name a child that one parent has twice only once.
+        for name, child in list(parent._modules.items()):
+            if child is None:
+                continue
             make = table.get(type(child))  # exact types: a subclass may compute something else
             new = made.get(child) or (make(child) if make is not None else None)
             if new is None:

@@ -141,10 +141,10 @@ MYOPS_FN void put(double value, float* to) { *to = static_cast<float>(value); }
 MYOPS_FN void put(double value, Half* to) { *to = to_half(static_cast<float>(value)); }
 MYOPS_FN void put(double value, BFloat16* to) { *to = to_bfloat16(static_cast<float>(value)); }
 
-/// A power of two that brings the row's largest magnitude near 1, as far as its square stays
-/// useful.
+/// A power of two that brings the row's largest magnitude near 1, as far as its square times eps
+/// stays finite: what is smaller yet does not matter beside an eps above 0.
 template <class Storage>
-MYOPS_FN double scale_of(const Storage* x, std::int64_t width) {
+MYOPS_FN double scale_of(const Storage* x, std::int64_t width, double eps) {
   double largest = 0;
   for (std::int64_t i = 0; i < width; ++i) {
     const double size = magnitude(element(x + i));
@@ -152,7 +152,8 @@ MYOPS_FN double scale_of(const Storage* x, std::int64_t width) {
   }
   if (largest == 0 || largest > FloatTraits<double>::largest) return 1;
   std::int64_t exponent = static_cast<std::int64_t>(to_bits(largest) >> 52) - 1023;
-  if (exponent < -500) exponent = -500;
+  const std::int64_t lowest = eps == 0 ? -1000 : -500;
+  if (exponent < lowest) exponent = lowest;
   if (exponent > 700) exponent = 700;
   return bit_cast<double>(static_cast<std::uint64_t>(1023 - exponent) << 52);
 }
@@ -179,7 +180,7 @@ struct CarefulRow {
   double inverse_rms;  // of the scaled row
 
   CarefulRow(const Storage* row, std::int64_t width, double eps) : x(row) {
-    scale = scale_of(x, width);
+    scale = scale_of(x, width, eps);
     CompensatedSum squares;
     for (std::int64_t i = 0; i < width; ++i) squares.add(scaled(i) * scaled(i));
     inverse_rms =

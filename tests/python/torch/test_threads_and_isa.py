@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from myops import _build_info
-from myops.spec import SPECS
+from myops.spec import ELEMENTWISE
 
 from ..support import each_representative, each_spec
 from .support import (
@@ -31,7 +31,7 @@ import hashlib, json, sys
 import torch
 import myops.functional
 from myops import _build_info
-from myops.spec import SPECS
+from myops.spec import ELEMENTWISE
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -41,7 +41,7 @@ x = torch.cat([
     torch.tensor([0.0, -0.0, float("inf"), float("-inf"), 1e-40, -1e-40, 1e-320, 3e38]),
 ])
 digests, values = {}, {}
-for spec in SPECS:
+for spec in ELEMENTWISE:
     for suffix in ("", "_backward", "_double_backward"):
         op = getattr(torch.ops.myops, spec.torch_name + suffix).default
         count = sum("Tensor" in str(a.type) for a in op._schema.arguments)
@@ -85,7 +85,7 @@ def under_isa(run_python_in, tmp_path_factory) -> Callable[[str], Answer]:
 def test_v3_and_v4_give_the_same_bits(under_isa):
     v3, _ = under_isa("v3")
     v4, _ = under_isa("v4")
-    assert len(v3) == sum(1 + 2 * len(spec.inputs) for spec in SPECS) * 4 * 3
+    assert len(v3) == sum(1 + 2 * len(spec.inputs) for spec in ELEMENTWISE) * 4 * 3
     assert v3 == v4
 
 
@@ -109,16 +109,16 @@ def test_baseline_is_close(under_isa):
 def test_unknown_isa_is_named(run_python, value, check_message):
     code = """
         import torch, myops.functional as F
-        from myops.spec import SPECS
+        from myops.spec import ELEMENTWISE
         for device in ("cpu", "meta"):
-            for spec in SPECS:
+            for spec in ELEMENTWISE:
                 try:
                     getattr(F, spec.torch_name)(*[torch.ones(2, device=device)] * len(spec.inputs))
                 except RuntimeError as error:
                     print(str(error).splitlines()[0])
     """
     lines = run_python(code, env={"MYOPS_ISA": value}).stdout.splitlines()
-    assert len(lines) == 2 * len(SPECS)
+    assert len(lines) == 2 * len(ELEMENTWISE)
     for line in lines:
         assert f'"{value}"' in check_message(line)
         assert all(isa in line for isa in _build_info.isas())
