@@ -14,9 +14,10 @@ endif()
 
 # myops_target_defaults(<target>): flags every target of ours is compiled with.
 function(myops_target_defaults target)
-  target_compile_options(${target} PRIVATE ${MYOPS_WARNINGS} -fvisibility=hidden
-                                           -fvisibility-inlines-hidden)
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF)
+  set(options ${MYOPS_WARNINGS} -fvisibility=hidden -fvisibility-inlines-hidden)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF
+                                             CUDA_VISIBILITY_PRESET hidden)
   myops_sanitize(${target})
 endfunction()
 

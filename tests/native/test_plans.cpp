@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // How ranges are split: threads (plan_tasks) and GPU grids (plan_launch). Only arithmetic, so sizes
 // beyond any memory are tested, too.
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include <doctest/doctest.h>
 
+#include "myops/cuda.hpp"
 #include "myops/kernels.hpp"
 #include "myops/launch_plan.hpp"
 
@@ -110,6 +113,68 @@ TEST_CASE("plan_launch covers every element once, with aligned vectors") {
             }
           }
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("walk visits every element once over all blocks and threads") {
+  for (const std::int64_t size : {2, 4, 8}) {
+    for (std::int64_t misalignment = 0; misalignment < 16; misalignment += size) {
+      for (std::int64_t count = 0; count <= 300; ++count) {
+        for (const bool vectorize : {true, false}) {
+          // One block has to come round again for more than 256 vectors.
+          const LaunchPlan plan = plan_launch(count, size, misalignment, vectorize, 1);
+          std::vector<int> visits(static_cast<std::size_t>(count));
+          bool aligned = true;
+          for (std::uint32_t block = 0; block < plan.blocks; ++block) {
+            for (std::uint32_t thread = 0; thread < plan.threads; ++thread) {
+              walk(
+                  plan, block, thread,
+                  [&](std::int64_t i) { ++visits[static_cast<std::size_t>(i)]; },
+                  [&](std::int64_t i) {
+                    aligned = aligned && (!vectorize || (misalignment + i * size) % 16 == 0);
+                    for (std::int64_t e = 0; e < plan.vector_width; ++e) {
+                      ++visits[static_cast<std::size_t>(i + e)];
+                    }
+                  });
+            }
+          }
+          CAPTURE(count);
+          CHECK(aligned);
+          CHECK(std::all_of(visits.begin(), visits.end(), [](int n) { return n == 1; }));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("walk beyond 2^32 elements") {
+  const std::int64_t count = (std::int64_t(1) << 33) + 6;
+  const LaunchPlan plan = plan_launch(count, 2, 6, true, 528);
+  REQUIRE(plan.tail > 0);
+  std::int64_t last_vector = -1;
+  std::int64_t last_scalar = -1;
+  const auto scalar = [&](std::int64_t i) { last_scalar = i; };
+  const auto vector = [&](std::int64_t i) { last_vector = i; };
+  const std::int64_t owner =
+      (plan.vectors - 1) % (static_cast<std::int64_t>(plan.blocks) * plan.threads);
+  walk(plan, owner / plan.threads, owner % plan.threads, scalar, vector);
+  CHECK(last_vector == plan.head + (plan.vectors - 1) * plan.vector_width);
+  walk(plan, 0, plan.head + plan.tail - 1, scalar, vector);
+  CHECK(last_scalar == count - 1);
+}
+
+TEST_CASE("a build has CUDA kernels for all operators or for none") {
+  const bool built = cuda_status().ok();
+  CHECK((cuda_architectures()[0] != '\0') == built);
+  for (const OpInfo& op : ops()) {
+    for (std::size_t pass = 0; pass < pass_count; ++pass) {
+      for (std::size_t dtype = 0; dtype < dtype_count; ++dtype) {
+        const auto kernel = cuda_kernel(op, static_cast<Pass>(pass), static_cast<DType>(dtype));
+        CHECK((kernel != nullptr) == built);
+        // Nothing is launched, so no device is needed.
+        if (kernel != nullptr) CHECK(kernel({nullptr, nullptr, 0, nullptr, nullptr}).ok());
       }
     }
   }

@@ -8,6 +8,7 @@
 #include "cpu/storage.hpp"
 #include "cpu/streaming.hpp"
 #include "ops/op_table.hpp"
+#include "ops/passes.hpp"
 
 // Everything but the table's accessor has internal linkage.
 namespace myops {
@@ -16,42 +17,10 @@ namespace {
 // The range check is made once per block. 256 elements keep it cheap and the blocks in L1.
 constexpr int block_size = 256;
 
-/// How many arrays a pass of an operator with `inputs` inputs reads and writes.
-template <class Op>
-constexpr int input_count = static_cast<int>(Op::inputs.size());
-template <class Op, Pass pass>
-constexpr int pass_inputs = pass == Pass::forward    ? input_count<Op>
-                            : pass == Pass::backward ? input_count<Op> + 1
-                                                     : 2 * input_count<Op> + 1;
-template <class Op, Pass pass>
-constexpr int pass_outputs = pass == Pass::forward ? 1 : input_count<Op>;
-
 template <class Op, class = void>
 constexpr bool has_common_range = false;
 template <class Op>
 constexpr bool has_common_range<Op, std::void_t<decltype(&Op::range_limit)>> = true;
-
-template <Pass pass, Range range, class Op, class... Values>
-MYOPS_FN auto apply(const Op& op, Values... values) {
-  if constexpr (pass == Pass::forward) {
-    return op.template forward<range>(values...);
-  } else if constexpr (pass == Pass::backward) {
-    return op.template backward<range>(values...);
-  } else {
-    return op.template double_backward<range>(values...);
-  }
-}
-
-template <class T>
-MYOPS_FN void store(T value, T* const (&out)[1], int i) {
-  out[0][i] = value;
-}
-
-template <class T>
-MYOPS_FN void store(Pair<T> value, T* const (&out)[2], int i) {
-  out[0][i] = value.first;
-  out[1][i] = value.second;
-}
 
 // `op` comes by value: behind a reference the compiler would have to assume that storing to `out`
 // changes it.
@@ -103,8 +72,7 @@ __attribute__((noinline)) void storage_block(const Op& op, const Storage* const 
       in[k] = buffer[k];
     }
     for (int k = 0; k < m; ++k) out[k] = buffer[k];
-    // Not where the derivatives go through zero, close to which a relative error does not do.
-    compute_block<pass, pass == Pass::forward>(op, in, out, size);
+    compute_block<pass, is_brief_pass<pass, Storage>>(op, in, out, size);
     for (int k = 0; k < m; ++k) store_block(out[k], outputs[k], size);
   }
 }

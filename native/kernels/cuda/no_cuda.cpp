@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for the CUDA back end in a build without it.
-#include "myops/kernels.hpp"
+#include "myops/cuda.hpp"
 
 namespace myops {
 
@@ -9,5 +9,9 @@ Status cuda_status() noexcept {
       "[myops] a CUDA operator needs CUDA kernels. Received a build that holds CPU kernels only. "
       "Move the tensors to the CPU.");
 }
+
+CudaKernelFn cuda_kernel(const OpInfo&, Pass, DType) noexcept { return nullptr; }
+
+const char* cuda_architectures() noexcept { return ""; }
 
 }  // namespace myops

@@ -81,7 +81,9 @@ MYOPS_FN T flip_sign(T x, typename FloatTraits<T>::UInt mask) {
 /// -ffp-contract so that every ISA with FMA gives the same bits. Without FMA: two roundings, since
 /// the library call is a hundred times slower.
 MYOPS_FN float multiply_add(float a, float b, float c) {
-#if MYOPS_HAS_FMA
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#elif MYOPS_HAS_FMA
   return __builtin_fmaf(a, b, c);
 #else
   return a * b + c;
@@ -89,7 +91,9 @@ MYOPS_FN float multiply_add(float a, float b, float c) {
 }
 
 MYOPS_FN double multiply_add(double a, double b, double c) {
-#if MYOPS_HAS_FMA
+#if defined(__CUDA_ARCH__)
+  return __fma_rn(a, b, c);
+#elif MYOPS_HAS_FMA
   return __builtin_fma(a, b, c);
 #else
   return a * b + c;

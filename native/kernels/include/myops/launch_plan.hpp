@@ -4,6 +4,12 @@
 
 #include <cstdint>
 
+#if defined(__CUDACC__)
+#define MYOPS_HOST_DEVICE __host__ __device__
+#else
+#define MYOPS_HOST_DEVICE
+#endif
+
 namespace myops {
 
 /// One grid-stride launch over `head + vectors * vector_width + tail` elements.
@@ -40,6 +46,23 @@ constexpr LaunchPlan plan_launch(std::int64_t count, std::int64_t element_size,
   if (blocks > max_blocks) blocks = max_blocks;
   plan.blocks = static_cast<std::uint32_t>(blocks);
   return plan;
+}
+
+/// What thread `thread` of block `block` does: `scalar(i)` for its element of head or tail,
+/// `vector(i)` for each of its vectors, i being the index of their first element.
+template <class Scalar, class Vector>
+MYOPS_HOST_DEVICE void walk(const LaunchPlan& plan, std::int64_t block, std::int64_t thread,
+                            const Scalar& scalar, const Vector& vector) {
+  const std::int64_t index = block * plan.threads + thread;
+  const std::int64_t stride = static_cast<std::int64_t>(plan.blocks) * plan.threads;
+  if (index < plan.head) {
+    scalar(index);
+  } else if (index - plan.head < plan.tail) {
+    scalar(plan.vectors * plan.vector_width + index);
+  }
+  for (std::int64_t v = index; v < plan.vectors; v += stride) {
+    vector(plan.head + v * plan.vector_width);
+  }
 }
 
 }  // namespace myops

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA kernels, for hosts that own device, stream and memory. No CUDA header is needed.
+#pragma once
+
+#include "myops/kernels.hpp"
+
+namespace myops {
+
+/// One call on the current device. Pointers are device pointers, aligned to one element; the rules
+/// on aliasing are those of KernelFn. `stream` is a cudaStream_t.
+struct CudaCall {
+  const void* const* inputs;
+  void* const* outputs;
+  std::int64_t count;
+  const double* attributes;
+  void* stream;
+};
+
+/// Launches and returns without waiting. An empty call launches nothing. The error names the place
+/// and CUDA's error.
+using CudaKernelFn = Status (*)(const CudaCall& call);
+
+/// The kernel for the current device's architecture, or null in a build without CUDA. Check
+/// cuda_status() once before the first call.
+CudaKernelFn cuda_kernel(const OpInfo& op, Pass pass, DType dtype) noexcept;
+
+/// The architectures in this build, "80;90;120-virtual"; empty without CUDA.
+const char* cuda_architectures() noexcept;
+
+}  // namespace myops
