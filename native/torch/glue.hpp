@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "checks.hpp"
-#include "flat.hpp"
+#include "devices.hpp"
 #include "ops/op_table.hpp"
 
 namespace myops::torch_glue {
@@ -137,6 +137,7 @@ struct Glue<index, pass, std::index_sequence<T...>, std::index_sequence<A...>,
   }
 
   /// Runs the kernel, on views of the first input's shape where a checked input has another one.
+  template <class Device>
   static void compute(const Arguments& tensors, const Outputs& outputs, const double* attributes) {
     Arguments arguments = tensors;
     std::array<at::Tensor, n> views;
@@ -147,23 +148,20 @@ struct Glue<index, pass, std::index_sequence<T...>, std::index_sequence<A...>,
         arguments[i] = &views[i];
       }
     }
-    run<n, m>(kernel(outputs[0]), arguments, outputs, attributes);
+    Device::template run<n, m>(info_of(index), pass, arguments, outputs, attributes);
   }
 
   static Outputs allocate(const Arguments& tensors) {
     return {((void)R, at::empty_like(reference(tensors)))...};
   }
 
-  static KernelFn kernel(const at::Tensor& out) {
-    return cpu_kernel(info_of(index), pass, *dtype_of(out));
-  }
-
-  static Result<index, pass> cpu(TensorArgument<T>... tensors, AttributeArgument<A>... attributes) {
+  template <class Device>
+  static Result<index, pass> on(TensorArgument<T>... tensors, AttributeArgument<A>... attributes) {
     const Arguments arguments{&tensors...};
     const double values[] = {attributes..., 0.0};
     check(arguments, values);
     const Outputs outputs = allocate(arguments);
-    compute(arguments, outputs, values);
+    compute<Device>(arguments, outputs, values);
     return to_result(outputs);
   }
 
@@ -193,8 +191,9 @@ struct Glue<index, pass, std::index_sequence<T...>, std::index_sequence<A...>,
     for (const at::Tensor& each : out) at::native::resize_output(each, x.sizes());
   }
 
-  static void cpu_out(TensorArgument<T>... tensors, AttributeArgument<A>... attributes,
-                      TensorArgument<R>... out) {
+  template <class Device>
+  static void on_out(TensorArgument<T>... tensors, AttributeArgument<A>... attributes,
+                     TensorArgument<R>... out) {
     const Arguments arguments{&tensors...};
     const double values[] = {attributes..., 0.0};
     Outputs targets{out...};
@@ -210,7 +209,7 @@ struct Glue<index, pass, std::index_sequence<T...>, std::index_sequence<A...>,
       }
     }
     const Outputs outputs = in_place ? targets : allocate(arguments);
-    compute(arguments, outputs, values);
+    compute<Device>(arguments, outputs, values);
     if (!in_place) (targets[R].copy_(outputs[R]), ...);
   }
 

@@ -208,11 +208,12 @@ void autograd_add_rms_norm_out(c10::DispatchKeySet keys, const at::Tensor& x,
   torch::autograd::impl::bump_version(out_sum);
 }
 
-template <class Cpu, class Meta, class Autograd>
+template <class OnCpu, class OnCuda, class Meta, class Autograd>
 void define(torch::Library& library, const std::string& name, const std::string& arguments,
-            Cpu&& cpu, Meta&& meta, Autograd&& autograd) {
+            OnCpu&& cpu, OnCuda&& cuda, Meta&& meta, Autograd&& autograd) {
   library.def((name + arguments).c_str(), {at::Tag::pt2_compliant_tag});
   library.impl(name.c_str(), torch::dispatch(c10::kCPU, cpu));
+  library.impl(name.c_str(), torch::dispatch(c10::kCUDA, cuda));
   // Layouts without kernels get the checks' sentence instead of torch's page.
   for (const c10::DispatchKey key :
        {c10::DispatchKey::Meta, c10::DispatchKey::SparseCPU, c10::DispatchKey::SparseCsrCPU,
@@ -226,24 +227,25 @@ void define(torch::Library& library, const std::string& name, const std::string&
 
 void define_norms(torch::Library& library) {
   define(library, "rms_norm", "(Tensor x, Tensor weight, float eps=1e-06) -> Tensor",
-         TORCH_FN(norm_cpu::rms_norm), TORCH_FN(norm_meta::rms_norm), TORCH_FN(autograd_rms_norm));
+         TORCH_FN(norm_cpu::rms_norm), TORCH_FN(norm_cuda::rms_norm), TORCH_FN(norm_meta::rms_norm),
+         TORCH_FN(autograd_rms_norm));
   define(library, "rms_norm.out",
          "(Tensor x, Tensor weight, float eps=1e-06, *, Tensor(a!) out) -> ()",
-         TORCH_FN(norm_cpu::rms_norm_out), TORCH_FN(norm_meta::rms_norm_out),
-         TORCH_FN(autograd_rms_norm_out));
+         TORCH_FN(norm_cpu::rms_norm_out), TORCH_FN(norm_cuda::rms_norm_out),
+         TORCH_FN(norm_meta::rms_norm_out), TORCH_FN(autograd_rms_norm_out));
   define(library, "rms_norm_backward",
          "(Tensor grad_out, Tensor x, Tensor weight, float eps=1e-06) -> (Tensor, Tensor)",
-         TORCH_FN(norm_cpu::rms_norm_backward), TORCH_FN(norm_meta::rms_norm_backward),
-         TORCH_FN(autograd_rms_norm_backward));
+         TORCH_FN(norm_cpu::rms_norm_backward), TORCH_FN(norm_cuda::rms_norm_backward),
+         TORCH_FN(norm_meta::rms_norm_backward), TORCH_FN(autograd_rms_norm_backward));
   define(library, "add_rms_norm",
          "(Tensor x, Tensor residual, Tensor weight, float eps=1e-06) -> (Tensor, Tensor)",
-         TORCH_FN(norm_cpu::add_rms_norm), TORCH_FN(norm_meta::add_rms_norm),
-         TORCH_FN(autograd_add_rms_norm));
+         TORCH_FN(norm_cpu::add_rms_norm), TORCH_FN(norm_cuda::add_rms_norm),
+         TORCH_FN(norm_meta::add_rms_norm), TORCH_FN(autograd_add_rms_norm));
   define(library, "add_rms_norm.out",
          "(Tensor x, Tensor residual, Tensor weight, float eps=1e-06, *, Tensor(a!) out_y, "
          "Tensor(b!) out_sum) -> ()",
-         TORCH_FN(norm_cpu::add_rms_norm_out), TORCH_FN(norm_meta::add_rms_norm_out),
-         TORCH_FN(autograd_add_rms_norm_out));
+         TORCH_FN(norm_cpu::add_rms_norm_out), TORCH_FN(norm_cuda::add_rms_norm_out),
+         TORCH_FN(norm_meta::add_rms_norm_out), TORCH_FN(autograd_add_rms_norm_out));
 }
 
 }  // namespace myops::torch_glue

@@ -19,27 +19,27 @@ inline const OpInfo& norm_info(NormIndex index) {
 }
 
 // Checked calls, by device. See NormForward and NormBackward in myops/norm.hpp.
-namespace norm_cpu {
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
-void rms_norm_out(const at::Tensor& x, const at::Tensor& weight, double eps, const at::Tensor& out);
-TensorPair rms_norm_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
-                             double eps);
-TensorPair add_rms_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                        double eps);
-void add_rms_norm_out(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                      double eps, const at::Tensor& out_y, const at::Tensor& out_sum);
-}  // namespace norm_cpu
+#define MYOPS_NORM_CALLS                                                                           \
+  at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);                  \
+  void rms_norm_out(const at::Tensor& x, const at::Tensor& weight, double eps,                     \
+                    const at::Tensor& out);                                                        \
+  TensorPair rms_norm_backward(const at::Tensor& grad, const at::Tensor& x,                        \
+                               const at::Tensor& weight, double eps);                              \
+  TensorPair add_rms_norm(const at::Tensor& x, const at::Tensor& residual,                         \
+                          const at::Tensor& weight, double eps);                                   \
+  void add_rms_norm_out(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, \
+                        double eps, const at::Tensor& out_y, const at::Tensor& out_sum);
 
+namespace norm_cpu {
+MYOPS_NORM_CALLS
+}
+namespace norm_cuda {
+MYOPS_NORM_CALLS
+}
 namespace norm_meta {
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
-void rms_norm_out(const at::Tensor& x, const at::Tensor& weight, double eps, const at::Tensor& out);
-TensorPair rms_norm_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
-                             double eps);
-TensorPair add_rms_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                        double eps);
-void add_rms_norm_out(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                      double eps, const at::Tensor& out_y, const at::Tensor& out_sum);
-}  // namespace norm_meta
+MYOPS_NORM_CALLS
+}
+#undef MYOPS_NORM_CALLS
 
 /// Registers the operators of norm_ops() with all their kernels.
 void define_norms(torch::Library& library);

@@ -59,7 +59,8 @@ void define_pass(torch::Library& library) {
   const std::string name = pass_name(op, pass);
   const std::string out_name = name + ".out";
   library.def(schema(op, pass, false).c_str(), {at::Tag::pt2_compliant_tag});
-  library.impl(name.c_str(), torch::dispatch(c10::kCPU, TORCH_FN(Kernels::cpu)));
+  library.impl(name.c_str(), torch::dispatch(c10::kCPU, TORCH_FN(Kernels::template on<Cpu>)));
+  library.impl(name.c_str(), torch::dispatch(c10::kCUDA, TORCH_FN(Kernels::template on<Cuda>)));
   library.impl(name.c_str(), torch::dispatch(c10::DispatchKey::Meta, TORCH_FN(Kernels::meta)));
   // Layouts without kernels get the checks' sentence instead of torch's page.
   for (const c10::DispatchKey key : {c10::DispatchKey::SparseCPU, c10::DispatchKey::SparseCsrCPU,
@@ -69,7 +70,10 @@ void define_pass(torch::Library& library) {
   library.impl(name.c_str(),
                torch::dispatch(c10::DispatchKey::Autograd, TORCH_FN(Derivatives::kernel)));
   library.def(schema(op, pass, true).c_str(), {at::Tag::pt2_compliant_tag});
-  library.impl(out_name.c_str(), torch::dispatch(c10::kCPU, TORCH_FN(Kernels::cpu_out)));
+  library.impl(out_name.c_str(),
+               torch::dispatch(c10::kCPU, TORCH_FN(Kernels::template on_out<Cpu>)));
+  library.impl(out_name.c_str(),
+               torch::dispatch(c10::kCUDA, TORCH_FN(Kernels::template on_out<Cuda>)));
   library.impl(out_name.c_str(),
                torch::dispatch(c10::DispatchKey::Meta, TORCH_FN(Kernels::meta_out)));
   library.impl(out_name.c_str(),

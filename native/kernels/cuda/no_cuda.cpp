@@ -12,6 +12,8 @@ Status cuda_status() noexcept {
 
 CudaKernelFn cuda_kernel(const OpInfo&, Pass, DType) noexcept { return nullptr; }
 
+CudaNormKernels cuda_norm_kernels(DType) noexcept { return {nullptr, nullptr}; }
+
 const char* cuda_architectures() noexcept { return ""; }
 
 }  // namespace myops

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "myops/kernels.hpp"
+#include "myops/norm.hpp"
 
 namespace myops {
 
@@ -23,6 +24,17 @@ using CudaKernelFn = Status (*)(const CudaCall& call);
 /// The kernel for the current device's architecture, or null in a build without CUDA. Check
 /// cuda_status() once before the first call.
 CudaKernelFn cuda_kernel(const OpInfo& op, Pass pass, DType dtype) noexcept;
+
+/// The normalizations on device pointers; see NormForward and NormBackward. `weight_grad` of a
+/// backward call has `parts` rows, zeroed by the host, which sums them after the call; with more
+/// parts than the device runs blocks at a time nothing is gained.
+struct CudaNormKernels {
+  Status (*forward)(const NormForward& call, void* stream);
+  Status (*backward)(const NormBackward& call, std::int64_t parts, void* stream);
+};
+
+/// The kernels, or nulls in a build without CUDA.
+CudaNormKernels cuda_norm_kernels(DType dtype) noexcept;
 
 /// The architectures in this build, "80;90;120-virtual"; empty without CUDA.
 const char* cuda_architectures() noexcept;
