@@ -15,10 +15,11 @@ namespace {
 
 using cuda::ComputeType;
 
-// Four blocks of 256 threads leave 64 registers a thread, which the longest functor (the second
-// derivative of GeGLU in f64) nearly needs; memory is busy long before more threads would help.
+// Small enough that registers never limit a multiprocessor to one block (ptxas -v); memory is busy
+// long before more threads would help.
 constexpr int threads_per_block = 256;
-constexpr int blocks_per_multiprocessor = 4;
+// Several waves, so that blocks which finish early have successors.
+constexpr int blocks_per_multiprocessor = 16;
 
 template <class Storage, int n, int m>
 struct Pointers {
@@ -76,7 +77,7 @@ std::int64_t most_blocks() noexcept {
   int multiprocessors = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-  return static_cast<std::int64_t>(multiprocessors > 0 ? multiprocessors : 1) * 4 *
+  return static_cast<std::int64_t>(multiprocessors > 0 ? multiprocessors : 1) *
          blocks_per_multiprocessor;
 }
 
