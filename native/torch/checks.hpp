@@ -78,6 +78,17 @@ inline void check_matches(const OpInfo& op, const char* name, const at::Tensor& 
                     ". Received ", tensor.device(), ". Move one of them with .to().");
 }
 
+/// TypeError or ValueError unless `out` has the dtype and device of `reference`.
+inline void check_out(const OpInfo& op, const char* name, const at::Tensor& out,
+                      const char* reference_name, const at::Tensor& reference) {
+  TORCH_CHECK_TYPE(out.scalar_type() == reference.scalar_type(), "[", op.torch_name, "] ", name,
+                   " should have the dtype of ", reference_name, ", ", dtype_text(reference),
+                   ". Received ", dtype_text(out), ". Allocate it with empty_like.");
+  TORCH_CHECK_VALUE(out.device() == reference.device(), "[", op.torch_name, "] ", name,
+                    " should be on the device of ", reference_name, ", ", reference.device(),
+                    ". Received ", out.device(), ". Allocate it with empty_like.");
+}
+
 /// ValueError unless the attributes are usable; RuntimeError for a bad MYOPS_ISA.
 inline void check_call(const OpInfo& op, const double* attributes) {
   const Status status = myops::check_attributes(op, attributes);

@@ -179,14 +179,7 @@ struct Glue<index, pass, std::index_sequence<T...>, std::index_sequence<A...>,
     check(tensors, attributes);
     const at::Tensor& x = reference(tensors);
     for (std::size_t i = 0; i < m; ++i) {
-      TORCH_CHECK_TYPE(out[i].scalar_type() == x.scalar_type(), "[", op.torch_name, "] ",
-                       out_name(op, pass, i), " should have the dtype of ", op.input_names[0], ", ",
-                       dtype_text(x), ". Received ", dtype_text(out[i]),
-                       ". Allocate it with empty_like.");
-      TORCH_CHECK_VALUE(out[i].device() == x.device(), "[", op.torch_name, "] ",
-                        out_name(op, pass, i), " should be on the device of ", op.input_names[0],
-                        ", ", x.device(), ". Received ", out[i].device(),
-                        ". Allocate it with empty_like.");
+      check_out(op, out_name(op, pass, i).c_str(), out[i], op.input_names[0], x);
     }
     for (const at::Tensor& each : out) at::native::resize_output(each, x.sizes());
   }

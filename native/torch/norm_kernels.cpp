@@ -39,16 +39,6 @@ void check_like(NormIndex index, const char* name, const at::Tensor& tensor, con
     check_matches(norm_info(index), name, tensor, "x", x, /*broadcasts=*/false);
 }
 
-void check_out(NormIndex index, const char* name, const at::Tensor& out, const at::Tensor& x) {
-  const char* op = norm_info(index).torch_name;
-  TORCH_CHECK_TYPE(out.scalar_type() == x.scalar_type(), "[", op, "] ", name,
-                   " should have the dtype of x, ", dtype_text(x), ". Received ", dtype_text(out),
-                   ". Allocate it with empty_like.");
-  TORCH_CHECK_VALUE(out.device() == x.device(), "[", op, "] ", name,
-                    " should be on the device of x, ", x.device(), ". Received ", out.device(),
-                    ". Allocate it with empty_like.");
-}
-
 struct NamedOut {
   const char* name;
   const at::Tensor& tensor;
@@ -56,7 +46,7 @@ struct NamedOut {
 
 /// Checks all outputs, then gives each of them the shape of x.
 void prepare_outs(NormIndex index, std::initializer_list<NamedOut> outs, const at::Tensor& x) {
-  for (const NamedOut& out : outs) check_out(index, out.name, out.tensor, x);
+  for (const NamedOut& out : outs) check_out(norm_info(index), out.name, out.tensor, "x", x);
   for (const NamedOut& out : outs) at::native::resize_output(out.tensor, x.sizes());
 }
 

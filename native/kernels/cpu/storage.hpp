@@ -13,19 +13,6 @@
 namespace myops {
 inline namespace MYOPS_ISA_NAME {
 
-template <class Storage>
-struct ComputeType {
-  using type = Storage;
-};
-template <>
-struct ComputeType<Half> {
-  using type = float;
-};
-template <>
-struct ComputeType<BFloat16> {
-  using type = float;
-};
-
 // What compilers make of the plain loops shuffles 16-bit elements about.
 MYOPS_FN void load_block(const BFloat16* from, float* to, int count) {
   int i = 0;

@@ -13,8 +13,6 @@
 namespace myops {
 namespace {
 
-using cuda::ComputeType;
-
 // Small enough that registers never limit a multiprocessor to one block (ptxas -v); memory is busy
 // long before more threads would help.
 constexpr int threads_per_block = 256;

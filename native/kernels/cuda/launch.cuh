@@ -21,24 +21,10 @@ inline Status launch_status(const char* file, int line) noexcept {
   const cudaError_t error = cudaGetLastError();
   if (error == cudaSuccess) return {};
   return Status::error(
-      "[myops.cuda] a kernel launch should succeed. Received %s (%s) at %s:%d. Check the driver "
-      "and "
-      "that this build holds the device's architecture (myops info).",
+      "[myops.cuda] a kernel launch should succeed. Received %s (%s) at %s:%d. Check the driver, "
+      "and that this build holds the device's architecture (myops info).",
       cudaGetErrorName(error), cudaGetErrorString(error), file, line);
 }
-
-template <class Storage>
-struct ComputeType {
-  using type = Storage;
-};
-template <>
-struct ComputeType<Half> {
-  using type = float;
-};
-template <>
-struct ComputeType<BFloat16> {
-  using type = float;
-};
 
 __device__ inline float load(float x) { return x; }
 __device__ inline double load(double x) { return x; }

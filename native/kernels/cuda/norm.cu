@@ -9,8 +9,6 @@
 namespace myops {
 namespace {
 
-using cuda::ComputeType;
-
 constexpr int threads_per_block = 256;
 constexpr int warp_size = 32;
 constexpr int warps = threads_per_block / warp_size;

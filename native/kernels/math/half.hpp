@@ -17,6 +17,20 @@ struct BFloat16 {
   std::uint16_t bits;
 };
 
+/// The type functors compute in for a stored type.
+template <class Storage>
+struct ComputeType {
+  using type = Storage;
+};
+template <>
+struct ComputeType<Half> {
+  using type = float;
+};
+template <>
+struct ComputeType<BFloat16> {
+  using type = float;
+};
+
 MYOPS_FN float to_float(BFloat16 x) {
   return bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
 }
