@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m myops.cli``."""
+
+from myops.cli import main
+
+main()
