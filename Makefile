@@ -12,7 +12,7 @@ CMAKE_PYTHON := -DPython_EXECUTABLE=$(BIN)/python
 SOURCES := $(shell find native python cmake third_party CMakeLists.txt pyproject.toml -type f -not -name '*.pyc')
 CXX_FILES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
 
-.PHONY: demo test test-native test-python test-gpu asan lint format bench dev lock clean help
+.PHONY: demo test test-native test-python test-gpu bench-gpu asan lint format bench dev lock clean help
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -47,6 +47,9 @@ test-python: $(VENV)/.installed ## The Python and packaging tests
 test-gpu: $(VENV)/.requirements ## The tests that need a GPU, with the torch of PYTHON's environment
 	$(PYTHON) -m pip install --quiet --no-build-isolation --no-deps --force-reinstall -C cmake.define.MYOPS_CUDA=ON .
 	$(PYTHON) -m pytest tests/gpu
+
+bench-gpu: ## Bandwidth of the CUDA kernels, with what `make test-gpu` installed
+	$(PYTHON) benchmarks/gpu.py
 
 asan: $(VENV)/.requirements ## The C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	cmake --preset asan $(CMAKE_PYTHON) --log-level=NOTICE

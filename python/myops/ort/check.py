@@ -91,6 +91,25 @@ def _check_node(node: NodeProto, types: dict[str, int]) -> None:
         )
 
 
+def _load(model: str | os.PathLike[str] | bytes) -> ModelProto:
+    if isinstance(model, bytes):
+        try:
+            return onnx.load_from_string(model)
+        except Exception as error:
+            raise ModelError(
+                WHERE,
+                "the bytes should be a whole ONNX model",
+                f"{len(model)} bytes: {' '.join(str(error).split())}",
+                "Export or copy it again",
+            ) from error
+    return onnx_model.load(model, weights=False)
+
+
+def has_our_nodes(model: str | os.PathLike[str] | bytes) -> bool:
+    """Whether the model, a path or bytes, holds a node of our domain."""
+    return bool(onnx_model.our_nodes(_load(model)))
+
+
 def check_model(model: str | os.PathLike[str] | bytes, with_plugin: bool = True) -> None:
     """Raises ``ModelError`` for the first node that would not load.
 
@@ -99,18 +118,7 @@ def check_model(model: str | os.PathLike[str] | bytes, with_plugin: bool = True)
         with_plugin: whether the plugin is registered; without it every ``myops`` node needs a
             model-local function.
     """
-    if isinstance(model, bytes):
-        try:
-            proto = onnx.load_from_string(model)
-        except Exception as error:
-            raise ModelError(
-                WHERE,
-                "the bytes should be a whole ONNX model",
-                f"{len(model)} bytes: {' '.join(str(error).split())}",
-                "Export or copy it again",
-            ) from error
-    else:
-        proto = onnx_model.load(model, weights=False)
+    proto = _load(model)
     functions = {(function.domain, function.name) for function in proto.functions}
     _check_domain_spelling(proto, functions)
     ours = onnx_model.our_nodes(proto)
