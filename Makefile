@@ -44,7 +44,9 @@ test-native: $(VENV)/.requirements ## The C++ tests, once per instruction set of
 test-python: $(VENV)/.installed ## The Python and packaging tests
 	$(BIN)/python -m pytest
 
-test-gpu: $(VENV)/.requirements ## The tests that need a GPU, with the torch of PYTHON's environment
+# No virtual environment of ours: that would have a CPU-only torch.
+test-gpu: ## The tests that need a GPU, with the torch and build tools of PYTHON's environment
+	$(PYTHON) -c 'import torch, pytest, scikit_build_core, nanobind'
 	$(PYTHON) -m pip install --quiet --no-build-isolation --no-deps --force-reinstall -C cmake.define.MYOPS_CUDA=ON .
 	$(PYTHON) -m pytest tests/gpu
 
