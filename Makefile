@@ -51,7 +51,7 @@ test-gpu: ## The tests that need a GPU, with the torch and build tools of PYTHON
 	$(PYTHON) -m pytest tests/gpu
 
 bench-gpu: ## Bandwidth of the CUDA kernels, with what `make test-gpu` installed
-	$(PYTHON) benchmarks/gpu.py
+	$(PYTHON) benchmarks/gpu/bandwidth.py
 
 asan: $(VENV)/.requirements ## The C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	cmake --preset asan $(CMAKE_PYTHON) --log-level=NOTICE

@@ -96,8 +96,11 @@ function(check_layers)
   foreach(file IN LISTS files)
     file(READ ${ROOT}/${file} text)
     string(REGEX REPLACE "//[^\n]*" "" text "${text}")
-    refuse(${file} "${text}" "output to the terminal"
-           "(^|[^A-Za-z0-9_])(f?printf|puts)[ \t]*\\(|std::(cout|cerr|clog)|${include}iostream")
+    # The one message that nobody returns: a host asks for it by the environment.
+    if(NOT file STREQUAL "native/kernels/cpu/finite.cpp")
+      refuse(${file} "${text}" "output to the terminal"
+             "(^|[^A-Za-z0-9_])(f?printf|puts)[ \t]*\\(|std::(cout|cerr|clog)|${include}iostream")
+    endif()
     if(file MATCHES "^native/(kernels|ort)/")
       refuse(${file} "${text}" "torch" "${torch}")
       refuse(${file} "${text}" "Python" "${python}")

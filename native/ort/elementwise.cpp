@@ -5,12 +5,16 @@
 
 #include "host.hpp"
 #include "myops/cuda.hpp"
+#include "watch.hpp"
 
 namespace myops::ort {
 namespace {
 
 struct Kernel {
   Runtime runtime;
+  const OpInfo* info;
+  DType dtype;
+  NodeName node;
   KernelFn function;
   CudaKernelFn cuda_function;  // where the node is the CUDA provider's
   std::size_t input_count;
@@ -25,6 +29,9 @@ OrtStatus* create_kernel(const OrtCustomOp* base, const OrtApi*, const OrtKernel
   std::unique_ptr<Kernel> kernel(new (std::nothrow) Kernel{});
   if (kernel == nullptr) return op.runtime.api->CreateStatus(ORT_FAIL, "[myops] out of memory.");
   kernel->runtime = op.runtime;
+  kernel->info = op.info;
+  kernel->dtype = op.dtype;
+  if (checks_finite()) kernel->node = NodeName(op, node);
   kernel->function = cpu_kernel(*op.info, Pass::forward, op.dtype);
   if (op.provider == Provider::cuda) {
     kernel->cuda_function = cuda_forward_kernel(*op.info, op.dtype);
@@ -94,6 +101,19 @@ OrtStatus* fail_shapes(const Kernel& kernel, const ShapeText& first, const Shape
                             first.text, other.text));
 }
 
+void watch_result(const Work& work) {
+  const Kernel& kernel = *work.kernel;
+  watch(kernel.info->name, kernel.node, kernel.info->output_names[0], work.output, kernel.dtype,
+        work.count, [&](std::int64_t index, ValuesText& values) {
+          for (std::size_t i = 0; i < kernel.input_count; ++i) {
+            const bool direct = work.broadcasts[i].is_direct();
+            const std::int64_t place = direct ? index : work.broadcasts[i].offset(index);
+            values.add(kernel.info->input_names[i],
+                       element_value(work.inputs[i], kernel.dtype, place));
+          }
+        });
+}
+
 OrtStatus* run_on_cpu(const Kernel& kernel, Work& work, OrtKernelContext* context) {
   bool aliases = false;
   for (std::size_t i = 0; i < kernel.input_count; ++i) {
@@ -102,7 +122,9 @@ OrtStatus* run_on_cpu(const Kernel& kernel, Work& work, OrtKernelContext* contex
   work.placement = placement_for(work.count * kernel.element_bytes, aliases);
   const TaskPlan plan = plan_tasks(work.count, most_tasks_of(kernel.runtime));
   work.grain = plan.grain;
-  return run_tasks(kernel.runtime.api, context, plan.tasks, run_task, &work);
+  OrtStatus* error = run_tasks(kernel.runtime.api, context, plan.tasks, run_task, &work);
+  if (error == nullptr && checks_finite()) watch_result(work);
+  return error;
 }
 
 /// On the stream of the session, without waiting.

@@ -36,6 +36,7 @@ inline OrtStatus* fail(const OrtApi* api, const Status& status) {
 struct NodeName {
   char text[128] = "";
 
+  NodeName() = default;
   NodeName(const OpConfig& op, const OrtKernelInfo* node) {
     std::size_t size = sizeof text;
     OrtStatus* status = op.runtime.api->KernelInfo_GetNodeName(node, text, &size);

@@ -8,12 +8,15 @@
 
 #include "host.hpp"
 #include "myops/cuda.hpp"
+#include "watch.hpp"
 
 namespace myops::ort {
 namespace {
 
 struct Kernel {
   const OpInfo* info;
+  DType dtype;
+  NodeName node;
   Runtime runtime;
   NormKernels functions;
   CudaNormKernels cuda_functions;  // where the node is the CUDA provider's
@@ -27,6 +30,8 @@ OrtStatus* create_kernel(const OrtCustomOp* base, const OrtApi*, const OrtKernel
   std::unique_ptr<Kernel> kernel(new (std::nothrow) Kernel{});
   if (kernel == nullptr) return op.runtime.api->CreateStatus(ORT_FAIL, "[myops] out of memory.");
   kernel->info = op.info;
+  kernel->dtype = op.dtype;
+  if (checks_finite()) kernel->node = NodeName(op, node);
   kernel->runtime = op.runtime;
   kernel->functions = norm_kernels(op.dtype);
   if (op.provider == Provider::cuda) kernel->cuda_functions = cuda_norm_kernels(op.dtype);
@@ -62,6 +67,24 @@ void run_task(void* data, std::size_t task) noexcept {
   part.sum = at_row(part.sum, offset);
   part.rows = left < work.grain ? left : work.grain;
   work.kernel->functions.forward(part);
+}
+
+void watch_results(const Work& work) {
+  const Kernel& kernel = *work.kernel;
+  const NormForward& call = work.call;
+  const auto values_at = [&](std::int64_t index, ValuesText& values) {
+    values.add("x", element_value(call.x, kernel.dtype, index));
+    if (call.residual != nullptr) {
+      values.add("residual", element_value(call.residual, kernel.dtype, index));
+    }
+    values.add("weight", element_value(call.weight, kernel.dtype, index % call.width));
+  };
+  const std::int64_t count = call.rows * call.width;
+  for (const void* output : {call.sum, call.y}) {
+    if (output == nullptr) continue;
+    watch(kernel.info->name, kernel.node, kernel.info->output_names[output == call.y ? 0 : 1],
+          output, kernel.dtype, count, values_at);
+  }
 }
 
 struct Input {
@@ -127,7 +150,9 @@ OrtStatus* compute(void* state, OrtKernelContext* context) noexcept {
   }
   const TaskPlan plan = plan_rows(work.call.rows, width, most_tasks_of(kernel.runtime));
   work.grain = plan.grain;
-  return run_tasks(api, context, plan.tasks, run_task, &work);
+  OrtStatus* error = run_tasks(api, context, plan.tasks, run_task, &work);
+  if (error == nullptr && checks_finite()) watch_results(work);
+  return error;
 }
 
 // x -> sum, residual -> y.
@@ -146,7 +171,7 @@ void init_norm_op(CustomOp& op, const OpConfig& config) noexcept {
     // ORT only reads the arrays.
     *inputs = const_cast<int*>(in_place_inputs);
     *outputs = const_cast<int*>(in_place_outputs);
-    return 2;
+    return checks_finite() ? 0 : 2;  // a report shows the inputs
   };
 }
 

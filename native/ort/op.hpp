@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One OrtCustomOp per (operator, dtype, provider): the callbacks ONNX Runtime calls. Everything they
-// need is in the OrtCustomOp itself or in the kernel, so sessions and threads share nothing.
+// One OrtCustomOp per (operator, dtype, provider): the callbacks ONNX Runtime calls. Everything
+// they need is in the OrtCustomOp itself or in the kernel, so sessions and threads share nothing.
 #pragma once
 
 #include <cstdint>

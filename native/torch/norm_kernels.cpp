@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "myops/finite.hpp"
 #include "norm.hpp"
+#include "watch.hpp"
 
 namespace myops::torch_glue {
 namespace {
@@ -98,6 +100,14 @@ void run_forward(const at::Tensor& x, const at::Tensor& residual, const at::Tens
   } else {
     at::parallel_for(0, rows, plan.grain, range);
   }
+  if (!checks_finite()) return;
+  NamedTensors inputs = {{"x", x}, {"weight", weight}};
+  NamedTensors outputs = {{"y", y}};
+  if (sum.defined()) {
+    inputs.insert(inputs.begin() + 1, {"residual", residual});
+    outputs.insert(outputs.begin(), {"sum", sum});
+  }
+  watch(sum.defined() ? "add_rms_norm" : "rms_norm", inputs, outputs);
 }
 
 /// Writes the results computed into `made` to where the caller wants them.
@@ -203,6 +213,10 @@ TensorPair rms_norm_backward(const at::Tensor& grad, const at::Tensor& x, const 
   });
   deliver(made, x_grad);
   weight_grad.copy_(parts.size(0) == 1 ? parts[0] : at::sum(parts, 0));
+  if (checks_finite()) {
+    watch("rms_norm_backward", {{"grad_out", grads}, {"x", rows}, {"weight", weights}},
+          {{"grad_x", made}, {"grad_weight", weight_grad}});
+  }
   return {x_grad, weight_grad};
 }
 

@@ -10,8 +10,9 @@ import myops.ort
 import numpy as np
 import onnxruntime
 import pytest
-from myops.spec import NORMS, SPECS
+from myops.spec import DOMAIN, DOMAIN_VERSION, NORMS, SPECS
 from myops.verify import operators
+from onnx import TensorProto, helper
 
 CUDA = "CUDAExecutionProvider"
 pytestmark = pytest.mark.skipif(
@@ -24,10 +25,35 @@ each_spec = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.torch_n
 
 def _feeds(spec, dtype: str, rows: int = 40, width: int = 257) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(0)
-    feeds = {n: generator.normal(size=(rows, width)).astype(dtype) * 4 for n in spec.inputs}
-    if spec in NORMS or spec.broadcasts:
-        feeds[spec.inputs[-1]] = feeds[spec.inputs[-1]][0]
-    return feeds
+    feeds = {n: 4 * generator.normal(size=(rows, width)).astype(dtype) for n in spec.inputs}
+    if spec not in NORMS:
+        return {name: value.ravel() for name, value in feeds.items()}
+    weight = generator.normal(size=width).astype(dtype)
+    return feeds | {spec.inputs[-1]: weight}
+
+
+def test_broadcast_coefficient():
+    (spec,) = [spec for spec in SPECS if spec.broadcasts]
+    node = helper.make_node(spec.name, spec.inputs, spec.outputs, domain=DOMAIN)
+    shapes = {name: ["n", 5, "h", 7] for name in (*spec.inputs, *spec.outputs)}
+    shapes[spec.inputs[1]] = [5, 1, 1]
+    values = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in shapes.items()
+    }
+    graph = helper.make_graph(
+        [node], "g", [values[n] for n in spec.inputs], [values[n] for n in spec.outputs]
+    )
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=9).SerializeToString()
+    generator = np.random.default_rng(0)
+    feeds = {
+        spec.inputs[0]: generator.normal(size=(3, 5, 2, 7)).astype(np.float32),
+        spec.inputs[1]: generator.normal(size=(5, 1, 1)).astype(np.float32),
+    }
+    expected = myops.ort.session(model).run(None, feeds)
+    found = myops.ort.session(model, providers=[CUDA, "CPUExecutionProvider"]).run(None, feeds)
+    np.testing.assert_array_equal(found[0], expected[0])
 
 
 @each_spec

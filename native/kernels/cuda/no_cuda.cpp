@@ -7,7 +7,8 @@ namespace myops {
 Status cuda_status() noexcept {
   return Status::error(
       "[myops] a CUDA operator needs CUDA kernels. Received myops built without CUDA. Rebuild it "
-      "where nvcc is found (pip install -C cmake.define.MYOPS_CUDA=ON .), or move the tensors to the "
+      "where nvcc is found (pip install -C cmake.define.MYOPS_CUDA=ON .), or move the tensors to "
+      "the "
       "CPU.");
 }
 
