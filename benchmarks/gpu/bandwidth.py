@@ -88,7 +88,9 @@ def measure(size: int, dtype: torch.dtype, rounds: int) -> dict[str, dict[str, f
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", type=Path, default=Path(__file__).parents[1] / "results" / "gpu.json")
+    parser.add_argument(
+        "--json", type=Path, default=Path(__file__).parents[1] / "results" / "gpu.json"
+    )
     arguments = parser.parse_args()
     if not torch.cuda.is_available() or _build_info.cuda_message():
         raise SystemExit(
