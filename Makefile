@@ -12,7 +12,7 @@ CMAKE_PYTHON := -DPython_EXECUTABLE=$(BIN)/python
 SOURCES := $(shell find native python cmake third_party CMakeLists.txt pyproject.toml -type f -not -name '*.pyc')
 CXX_FILES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
 
-.PHONY: demo test test-native test-python test-gpu bench-gpu asan lint format bench dev lock clean help
+.PHONY: demo test test-native test-python test-gpu bench-gpu asan docs lint format bench dev lock clean help
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -67,6 +67,10 @@ lint: $(VENV)/.requirements ## ruff, mypy, clang-format
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+
+# The notices are about what comes after the installed release of mkdocs.
+docs: $(VENV)/.installed ## The documentation, into build/site; warnings are errors
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet
 
 format: $(VENV)/.requirements ## Format Python and C++
 	$(BIN)/ruff check --fix .

@@ -122,6 +122,18 @@ at::Tensor target(const at::Tensor& out, const at::Tensor& rows) {
 
 }  // namespace
 
+void check_overlap(std::initializer_list<const at::Tensor*> outs,
+                   std::initializer_list<const at::Tensor*> rows, const at::Tensor& weight) {
+  for (const at::Tensor* out : outs) {
+    at::assert_no_internal_overlap(*out);
+    for (const at::Tensor* tensor : rows) at::assert_no_partial_overlap(*out, *tensor);
+    at::assert_no_overlap(*out, weight);
+    for (const at::Tensor* other : outs) {
+      if (other != out) at::assert_no_overlap(*out, *other);
+    }
+  }
+}
+
 namespace norm_cpu {
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
@@ -138,9 +150,7 @@ void rms_norm_out(const at::Tensor& x, const at::Tensor& weight, double eps,
                   const at::Tensor& out) {
   check_norm(NormIndex::RMSNorm, x, weight, eps);
   prepare_outs(NormIndex::RMSNorm, {{"out", out}}, x);
-  at::assert_no_internal_overlap(out);
-  at::assert_no_partial_overlap(out, x);
-  at::assert_no_overlap(out, weight);
+  check_overlap({&out}, {&x}, weight);
   const at::Tensor rows = with_rows(x);
   const at::Tensor made = target(out, rows);
   run_forward(rows, {}, weight.contiguous(), made, {}, eps);
@@ -167,13 +177,7 @@ void add_rms_norm_out(const at::Tensor& x, const at::Tensor& residual, const at:
   check_norm(NormIndex::AddRMSNorm, x, weight, eps);
   check_like(NormIndex::AddRMSNorm, "residual", residual, x);
   prepare_outs(NormIndex::AddRMSNorm, {{"out_y", out_y}, {"out_sum", out_sum}}, x);
-  for (const at::Tensor* out : {&out_y, &out_sum}) {
-    at::assert_no_internal_overlap(*out);
-    at::assert_no_partial_overlap(*out, x);
-    at::assert_no_partial_overlap(*out, residual);
-    at::assert_no_overlap(*out, weight);
-  }
-  at::assert_no_overlap(out_y, out_sum);
+  check_overlap({&out_y, &out_sum}, {&x, &residual}, weight);
   const at::Tensor rows = with_rows(x);
   const at::Tensor made_y = target(out_y, rows);
   const at::Tensor made_sum = target(out_sum, rows);
