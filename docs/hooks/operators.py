@@ -117,10 +117,8 @@ def _functions() -> str:
         ("myops.functional", [spec.torch_name for spec in ELEMENTWISE] + list(HAND_WRITTEN)),
         ("myops.nn", [name for name in myops.nn.__all__ if name != "Operator"]),
     ):
-        members = ", ".join(names)
-        page.append(
-            f"::: {module}\n    options:\n      inherited_members: false\n      members: [{members}]\n"
-        )
+        options = f"inherited_members: false, members: [{', '.join(names)}]"
+        page.append(f"::: {module}\n    options: {{{options}}}\n")
     return "\n".join(page)
 
 
