@@ -211,7 +211,7 @@ def _rows(
     ours = None
     if torch_too:
         ours = run_torch(spec, dtype, inputs, attributes)
-        first = compare(ours, truth, dtype, strict)
+        first = compare(ours, truth, dtype, strict, signed_zeros=True)
         yield Row(1, spec.name, detail, "torch library", dtype, first, strict, True)
     model = one_node_model(spec, dtype, attributes)
     for party in parties:
@@ -224,7 +224,9 @@ def _rows(
             comparison, same, note = None, None, one_line(error)
         else:
             judged = slice(None) if party.ours else finite
-            comparison = compare(result[judged], truth[judged], dtype, tolerance)
+            comparison = compare(
+                result[judged], truth[judged], dtype, tolerance, signed_zeros=party.ours
+            )
             note = ""
             same = _same_bits(result, ours) if party.ours and ours is not None else None
         yield Row(
