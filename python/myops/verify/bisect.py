@@ -230,7 +230,7 @@ def bisect(
     inputs: Mapping[str, npt.NDArray[Any]],
     party: Party,
     save_to: Path | None = None,
-    tolerance: float | None = None,
+    tolerance: float | Mapping[str, float] | None = None,
     on_node: OnNode | None = None,
 ) -> Bisection:
     """Finds the first wrong node of a model in one party's hands.
