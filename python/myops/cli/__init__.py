@@ -14,6 +14,7 @@ from myops.cli.bench import bench
 from myops.cli.common import stderr
 from myops.cli.demo import demo
 from myops.cli.export import export
+from myops.cli.golden import golden
 from myops.cli.info import info
 from myops.cli.verify import verify
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 for command in (info, export, verify, bench, demo):
     app.command()(command)
+app.add_typer(golden, name="golden")
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
 from myops._errors import ModelError
 from myops.onnx import model as onnx_model
@@ -26,7 +26,7 @@ from myops.verify.inputs import WHERE, load_inputs
 from myops.verify.operators import has_torch, operator_rows, operators_in
 from myops.verify.parties import REFERENCE, Party, one_line, onnx_parties
 from myops.verify.report import Report, Row
-from myops.verify.tolerances import Overrides, largest_size, model_tolerance
+from myops.verify.tolerances import MODEL_TOLERANCE, Overrides, largest_size, model_tolerance, precision
 from myops.verify.torch_model import run_torch
 from myops.verify.trace import node_name
 
@@ -50,13 +50,17 @@ class _Result:
 
 
 def _output_dtype(model: ModelProto, output: str) -> str:
-    types = {v.name: v.type.tensor_type.elem_type for v in model.graph.output}
-    # Integer and boolean outputs are compared like float64: every difference counts.
-    return onnx_model.DTYPES.get(types[output]) or "float64"
+    types = onnx_model.element_types(model)
+    element_type = types.get(output, 0)
+    name = TensorProto.DataType.Name(element_type).lower()
+    return onnx_model.DTYPES.get(element_type) or name
 
 
-class _Verification:
-    """One model on one set of inputs."""
+class Verification:
+    """One model on one set of inputs.
+
+    ``run`` fills ``results``; ``operators``, ``compare``, ``hints`` and ``bisect`` fill ``report``.
+    """
 
     def __init__(
         self,
@@ -66,13 +70,14 @@ class _Verification:
         dims: Mapping[str, int] | None,
         plugin: str | os.PathLike[str] | None,
         tolerance: float | Overrides | None,
-        on_step: OnStep,
+        on_step: OnStep = lambda text: None,
     ) -> None:
         self.path, self.torch_model, self.plugin = str(path), torch_model, plugin
         self.tolerance, self.on_step = tolerance, on_step
         self.proto = onnx_model.load(path)
         self.inputs = load_inputs(inputs, self.proto, dims)
         self.names = [value.name for value in self.proto.graph.output]
+        self.precision = precision(self.proto)
         self.relative = model_tolerance(self.proto, tolerance)
         self.parties = onnx_parties(plugin)
         self.report = Report()
@@ -176,13 +181,17 @@ class _Verification:
             dtype = _output_dtype(self.proto, name)
             for result in self.results:
                 expected = np.asarray(result.truth[index], np.float64)
-                limit = Tolerance(absolute=self.relative * largest_size(expected))
+                floating = dtype in MODEL_TOLERANCE
+                # Every difference of an integer or boolean counts.
+                exact = not floating and self.precision != "quantized"
+                limit = Tolerance(absolute=0 if exact else self.relative * largest_size(expected))
                 comparison: Comparison | None = None
                 note = result.note
                 if result.outputs is not None:
                     received = np.asarray(result.outputs[index])
                     if received.shape == expected.shape:
-                        comparison = compare(received, expected, dtype, limit)
+                        kind = dtype if floating else "float64"
+                        comparison = compare(received, expected, kind, limit)
                     else:
                         note = f"shape {list(received.shape)}, not {list(expected.shape)}"
                 self.report.rows.append(
@@ -285,7 +294,7 @@ def verify_model(
             could be computed.
         UsageError: the inputs do not fit.
     """
-    run = _Verification(path, torch_model, inputs, dims, plugin, tolerance, on_step)
+    run = Verification(path, torch_model, inputs, dims, plugin, tolerance, on_step)
     run.operators()
     run.run()
     run.compare()

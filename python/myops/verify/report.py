@@ -152,9 +152,12 @@ class Report:
 
     def details(self) -> Table:
         """A row per subject, attribute values, dtype and party. For 120 columns."""
+        from rich import box
         from rich.table import Table
 
-        table = Table(title=f"Against {self.truth or 'float64'}", title_justify="left")
+        bits = any(row.same_bits is not None for row in self.rows)
+        title = f"Against {self.truth or 'float64'}"
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         table.add_column("", justify="right")
         for name in ("subject", "party"):
             table.add_column(name, overflow="fold")
@@ -162,10 +165,9 @@ class Report:
         for name in (*_NUMBERS, "first off"):
             table.add_column(name, justify="right")
         table.add_column("allowed")
-        if any(row.same_bits is not None for row in self.rows):
+        if bits:
             table.add_column("bits")
         table.add_column("verdict")
-        bits = len(table.columns) == _WITH_BITS
         for row in self.rows:
             table.add_row(
                 str(row.layer),
@@ -181,7 +183,6 @@ class Report:
 
 
 _NUMBERS = ("max abs", "max rel", "max ulp", "p99 ulp")
-_WITH_BITS = 11  # columns
 _BITS = {None: "", True: "= torch", False: "differ"}
 _COLOURS = {"ok": "green", "WRONG": "bold red", "off": "yellow", "not run": "dim"}
 

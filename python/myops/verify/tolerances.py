@@ -25,7 +25,9 @@ coarsest that any of its nodes computes in, and as quantized where it quantizes 
 Overrides = Mapping[str, float]
 
 
-def parse_tolerances(texts: Iterable[str], where: str = "myops verify") -> dict[str, float]:
+def parse_tolerances(
+    texts: Iterable[str], where: str = "myops verify", option: str = "--tolerance"
+) -> dict[str, float]:
     """``float16=1e-2`` by dtype; a bare number is for all.
 
     Raises:
@@ -41,7 +43,7 @@ def parse_tolerances(texts: Iterable[str], where: str = "myops verify") -> dict[
         if not value >= 0 or (separator and name not in MODEL_TOLERANCE):
             raise UsageError(
                 where,
-                "--tolerance has the form 1e-4 or float16=1e-2, with one of "
+                f"{option} has the form 1e-4 or float16=1e-2, with one of "
                 + ", ".join(MODEL_TOLERANCE),
                 repr(text),
                 "Correct it",
