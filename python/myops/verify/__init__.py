@@ -28,7 +28,7 @@ _HOMES = {
     "verify_operators": "operators",
 }
 
-__all__ = [  # noqa: F822
+__all__ = [
     "MODEL_TOLERANCE",
     "Comparison",
     "Golden",

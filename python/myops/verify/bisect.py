@@ -20,8 +20,8 @@ import numpy.typing as npt
 from onnx import ModelProto
 
 from myops.verify.compare import Comparison, Tolerance, compare, is_float
-from myops.verify.float64 import Float64, Value, initial_values, without_functions
-from myops.verify.judge import Judgement, judge, why_not
+from myops.verify.float64 import Float64, Value, initial_values, outer_names, prepared
+from myops.verify.judge import Judgement, judge, natural_scale, why_not
 from myops.verify.parties import Party, one_line
 from myops.verify.tolerances import largest_size, model_tolerance
 from myops.verify.trace import (
@@ -82,6 +82,7 @@ class Bisection:
         party: who was looked at.
         wrong: the first node that is wrong on the values it received.
         left: the first node of the main graph whose result has left the model's tolerance.
+        outputs_off: outputs of the model that have. Where none has, ``left`` did no harm.
         fused: the difference is there only while intermediate tensors are not outputs: an
             optimisation of the runtime makes it.
         nodes: looked at.
@@ -93,6 +94,7 @@ class Bisection:
     party: str
     wrong: Finding | None = None
     left: Finding | None = None
+    outputs_off: list[str] = field(default_factory=list)
     fused: bool = False
     nodes: int = 0
     not_judged: list[str] = field(default_factory=list)
@@ -102,7 +104,7 @@ class Bisection:
 
     @property
     def ok(self) -> bool:
-        return self.wrong is None and self.left is None
+        return self.wrong is None and not self.outputs_off
 
     @property
     def summary(self) -> str:
@@ -114,6 +116,11 @@ class Bisection:
             return (
                 f"{who}: every node is right on its own, and the difference is there only while "
                 f"the runtime may fuse: its optimisation changes {_describe(self.left)}."
+            )
+        if self.left is not None and self.ok:
+            return (
+                f"{who}: every node is right, and so are the outputs. On the way rounding leaves "
+                f"the tolerance at {_describe(self.left)}."
             )
         if self.left is not None:
             return (
@@ -129,6 +136,7 @@ class Bisection:
             "summary": self.summary,
             "wrong": self.wrong.to_dict() if self.wrong else None,
             "left": self.left.to_dict() if self.left else None,
+            "outputs_off": self.outputs_off,
             "fused": self.fused,
             "nodes": self.nodes,
             "not_judged": self.not_judged,
@@ -180,7 +188,7 @@ def finding(
 
 def save(step: Step, judgement: Judgement, path: Path) -> Path:
     """Writes a node's inputs, result and right result."""
-    arrays: dict[str, npt.NDArray[Any]] = {
+    arrays: dict[str, Any] = {
         f"input:{name}": value
         for name, value in step.inputs.items()
         if isinstance(value, np.ndarray)
@@ -203,6 +211,8 @@ class _Truth:
     def __init__(self, model: ModelProto, inputs: Mapping[str, Value], relative: float) -> None:
         self.values: dict[str, Value] = {**initial_values(model.graph), **inputs}
         self.relative = relative
+        self.outputs = {value.name for value in model.graph.output}
+        self.outputs_off: list[str] = []
 
     def check(self, step: Step, results: list[Value] | None) -> Finding | None:
         """Takes the node's float64 results, its own where there are none, and says whether the
@@ -216,12 +226,17 @@ class _Truth:
             self.values[name] = truth
             if not (isinstance(received, np.ndarray) and isinstance(truth, np.ndarray)):
                 continue
-            if not is_float(received) or received.shape != truth.shape or left is not None:
+            if not is_float(received):
                 continue
-            limit = Tolerance(absolute=self.relative * largest_size(truth))
+            if received.shape != truth.shape:  # after a decision that went the other way
+                self.outputs_off += self.outputs.intersection([name])
+                continue
+            size = max(largest_size(truth), natural_scale(step))
+            limit = Tolerance(absolute=self.relative * size)
             comparison = compare(received, truth, step.dtype(name), limit)
             if not comparison.ok:
-                left = finding(step, name, comparison, limit)
+                left = left or finding(step, name, comparison, limit)
+                self.outputs_off += self.outputs.intersection([name])
         return left
 
 
@@ -250,7 +265,7 @@ def bisect(
     Raises:
         ModelError: the party does not run the model.
     """
-    model = without_functions(model)
+    model = prepared(model)
     evaluator = Float64(model)
     relative = model_tolerance(model, tolerance)
     truth = _Truth(model, inputs, relative)
@@ -283,6 +298,7 @@ def bisect(
             result.step, result.judgement = step, wrong
             break
     result.not_judged += unreached.reasons
+    result.outputs_off = truth.outputs_off
     if result.ok:
         _look_for_fusion(result, model, inputs, party, truth)
     if result.judgement is not None and result.step is not None and save_to is not None:
@@ -305,11 +321,13 @@ def _look_for_fusion(
         values = dict(zip(names, run_model(party, opened, inputs), strict=True))
         node = next(n for n in model.graph.node if only in n.output)
         dtypes = {only: result_types.get(only, "")}
-        step = Step(node_name(node), node, model, {}, {only: values[only]}, dtypes)
+        received = {name: truth.values[name] for name in outer_names(node)}
+        step = Step(node_name(node), node, model, received, {only: values[only]}, dtypes)
         expected = truth.values[only]
         if not isinstance(expected, np.ndarray) or not is_float(np.asarray(values[only])):
             return None
-        limit = Tolerance(absolute=truth.relative * largest_size(expected))
+        size = max(largest_size(expected), natural_scale(step))
+        limit = Tolerance(absolute=truth.relative * size)
         c = compare(values[only], expected, step.dtype(only), limit)
         return None if c.ok else finding(step, only, c, limit)
 
@@ -326,4 +344,4 @@ def _look_for_fusion(
             high = middle
         else:
             low = middle + 1
-    result.left, result.fused = left(produced[high]), True
+    result.left, result.fused, result.outputs_off = left(produced[high]), True, [last]

@@ -15,7 +15,7 @@ from onnx import ModelProto, NodeProto
 from myops.spec import DOMAIN, SPECS
 from myops.verify.bisect import Bisection, finding, save
 from myops.verify.compare import Tolerance, compare, is_float
-from myops.verify.float64 import evaluate_model, initial_values, without_functions
+from myops.verify.float64 import evaluate_model, initial_values, prepared
 from myops.verify.judge import Judgement
 from myops.verify.tolerances import largest_size, model_tolerance, precision
 from myops.verify.torch_model import Trace
@@ -73,7 +73,7 @@ def bisect_file(
     Raises:
         Exception: what torch or onnx raise where one of the two cannot be evaluated.
     """
-    model = without_functions(model)
+    model = prepared(model)
     graph = model.graph
     names = [name for node in graph.node for name in node.output if name]
     values = evaluate_model(model, inputs, [*names, *(v.name for v in graph.output)])

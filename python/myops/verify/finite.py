@@ -12,7 +12,7 @@ import numpy.typing as npt
 from onnx import ModelProto
 
 from myops.verify.compare import is_float, largest
-from myops.verify.float64 import Float64, Value, without_functions
+from myops.verify.float64 import Float64, Value, prepared
 from myops.verify.judge import PRECISIONS, why_not
 from myops.verify.parties import Party
 from myops.verify.trace import Step, Unreached, trace
@@ -163,7 +163,7 @@ def check_finite(
     Raises:
         ModelError: the party does not run the model with its tensors as outputs.
     """
-    model = without_functions(model)
+    model = prepared(model)
     model_64 = Float64(model)
     result = Finiteness()
     for name, array in inputs.items():

@@ -18,6 +18,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
 from onnx import numpy_helper as onnx_arrays
 
+from myops._errors import ModelError
 from myops.onnx import model as onnx_model
 from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS, OpSpec
 from myops.verify.compare import is_float
@@ -28,12 +29,17 @@ Value = Any
 Evaluate = Callable[[Mapping[str, Value]], list[Value]]
 
 RANDOM = frozenset(
-    ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform")
-    + ("RandomUniformLike",)
+    f"{prefix}{name}"
+    for prefix, names in (
+        ("", ("Bernoulli", "Multinomial")),
+        ("Random", ("Normal", "NormalLike", "Uniform", "UniformLike")),
+    )
+    for name in names
 )
 """Operators whose results are not a function of their inputs."""
 
 _FLOATS = frozenset(onnx_model.DTYPES)
+_TYPE_ATTRIBUTES = frozenset((("Cast", "to"), ("EyeLike", "dtype")))
 
 
 def as_float64(value: Value) -> Value:
@@ -61,9 +67,7 @@ def _lift_attribute(node: NodeProto, attribute: AttributeProto) -> None:
             _lift_graph(graph)
     elif attribute.type == AttributeProto.TENSOR:
         _lift_tensor(attribute.t)
-    elif node.op_type == "Cast" and attribute.name == "to" and attribute.i in _FLOATS:
-        attribute.i = TensorProto.DOUBLE
-    elif node.op_type == "EyeLike" and attribute.name == "dtype" and attribute.i in _FLOATS:
+    elif (node.op_type, attribute.name) in _TYPE_ATTRIBUTES and attribute.i in _FLOATS:
         attribute.i = TensorProto.DOUBLE
     elif node.op_type == "Constant" and attribute.name in ("value_float", "value_floats"):
         scalar = attribute.name == "value_float"
@@ -168,14 +172,58 @@ def initial_values(graph: GraphProto) -> dict[str, Value]:
     return {tensor.name: onnx_arrays.to_array(tensor) for tensor in graph.initializer}
 
 
-def without_functions(model: ModelProto) -> ModelProto:
-    """A copy in which every model-local function other than those of our domain is inlined."""
-    keep = [(f.domain, f.name) for f in model.functions if f.domain == DOMAIN]
-    if len(keep) == len(model.functions):
-        return model
-    from onnx import inliner
+def _sort(graph: GraphProto) -> None:
+    """Puts nodes behind what they read. ONNX Runtime does not insist on it, and some converters do
+    not care."""
+    waiting = list(graph.node)
+    made = {name for node in waiting for name in node.output}
+    ordered: list[NodeProto] = []
+    while waiting:
+        later = []
+        for node in waiting:
+            if made.isdisjoint(outer_names(node)):
+                ordered.append(node)
+                made.difference_update(node.output)
+            else:
+                later.append(node)
+        if len(later) == len(waiting):
+            raise ModelError(
+                "myops.verify",
+                "the graph should have no cycle",
+                f"node {later[0].name or later[0].output[0]!r}, which waits for itself",
+                "Export it again",
+            )
+        waiting = later
+    copies = [NodeProto() for _ in ordered]
+    for copy, node in zip(copies, ordered, strict=True):
+        copy.CopyFrom(node)
+    del graph.node[:]
+    graph.node.extend(copies)
 
-    result: ModelProto = inliner.inline_selected_functions(model, keep, exclude=True)
+
+def _is_sorted(graph: GraphProto) -> bool:
+    later = {name for node in graph.node for name in node.output if name}
+    for node in graph.node:
+        if not later.isdisjoint(outer_names(node)):
+            return False
+        later.difference_update(node.output)
+    return True
+
+
+def prepared(model: ModelProto) -> ModelProto:
+    """The model with its nodes in topological order and every model-local function other than those
+    of our domain inlined; itself where it is so already."""
+    keep = [(f.domain, f.name) for f in model.functions if f.domain == DOMAIN]
+    result = model
+    if len(keep) != len(model.functions):
+        from onnx import inliner
+
+        result = inliner.inline_selected_functions(model, keep, exclude=True)
+    if not _is_sorted(result.graph):
+        copy = ModelProto()
+        copy.CopyFrom(result)
+        _sort(copy.graph)
+        result = copy
     return result
 
 
@@ -196,7 +244,7 @@ def evaluate_model(
     Raises:
         Exception: what onnx raises where a node cannot be evaluated, or a random operator.
     """
-    model = without_functions(model)
+    model = prepared(model)
     evaluator = Float64(model)
     values = {**initial_values(model.graph), **inputs}
     remaining: dict[str, int] = {}

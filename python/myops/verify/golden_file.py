@@ -46,7 +46,8 @@ def write(path: Path, meta: Mapping[str, Any], arrays: Arrays) -> None:
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.npz")
     text = json.dumps({"format": FORMAT, **meta}, indent=1).encode()
     try:
-        np.savez_compressed(temporary, **{_META: np.frombuffer(text, np.uint8)}, **arrays)
+        stored: dict[str, Any] = {_META: np.frombuffer(text, np.uint8), **arrays}
+        np.savez_compressed(temporary, **stored)
         with zipfile.ZipFile(temporary, "a") as archive:
             archive.comment = _MARK + b"0" * _DIGITS
         content = temporary.read_bytes()

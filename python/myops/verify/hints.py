@@ -149,13 +149,11 @@ def layout_of_file(results: Outputs, truth: Outputs, relative: float) -> Hint | 
     )
 
 
-def decomposition(
-    off: Sequence[str], model: ModelProto, has_special: bool
-) -> Hint | None:
+def decomposition(off: Sequence[str], model: ModelProto, has_special: bool) -> Hint | None:
     """Is the plugin right where ONNX Runtime without it is off?"""
-    bodies = sorted({f.name for f in model.functions} & {
-        node.op_type for node in onnx_model.our_nodes(model)
-    })
+    bodies = sorted(
+        {f.name for f in model.functions} & {node.op_type for node in onnx_model.our_nodes(model)}
+    )
     if ALONE not in off or PLUGIN in off or not bodies:
         return None
     how = "overflow" if has_special else "round at every step"
@@ -196,7 +194,8 @@ def to_tf32(array: npt.NDArray[Any], nearest: bool = True) -> npt.NDArray[Any]:
     bits = np.asarray(array, np.float32).view(np.uint32)
     half = 0xFFF + ((bits >> 13) & 1) if nearest else 0
     rounded = (bits + half) & np.uint32(0xFFFFE000)
-    return rounded.astype(np.uint32).view(np.float32)
+    result: npt.NDArray[Any] = rounded.astype(np.uint32).view(np.float32)
+    return result
 
 
 def tf32(bisection: Bisection) -> Hint | None:

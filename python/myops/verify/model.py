@@ -26,7 +26,13 @@ from myops.verify.inputs import WHERE, load_inputs
 from myops.verify.operators import has_torch, operator_rows, operators_in
 from myops.verify.parties import REFERENCE, Party, one_line, onnx_parties
 from myops.verify.report import Report, Row
-from myops.verify.tolerances import MODEL_TOLERANCE, Overrides, largest_size, model_tolerance, precision
+from myops.verify.tolerances import (
+    MODEL_TOLERANCE,
+    Overrides,
+    largest_size,
+    model_tolerance,
+    precision,
+)
 from myops.verify.torch_model import run_torch
 from myops.verify.trace import node_name
 
@@ -195,7 +201,9 @@ class Verification:
                     else:
                         note = f"shape {list(received.shape)}, not {list(expected.shape)}"
                 self.report.rows.append(
-                    Row(2, name, "", result.party, dtype, comparison, limit, result.ours, None, note)
+                    Row(
+                        2, name, "", result.party, dtype, comparison, limit, result.ours, None, note
+                    )
                 )
 
     def _off(self) -> list[str]:
@@ -210,9 +218,7 @@ class Verification:
             return
         experiments: list[tuple[Any, ...]] = []
         if self.torch_model is not None:
-            experiments.append(
-                (hints.non_contiguous, self.torch_model, self.inputs, self.relative)
-            )
+            experiments.append((hints.non_contiguous, self.torch_model, self.inputs, self.relative))
         by_name = {party.name: party for party in self.parties}
         for result in self.results:
             party = by_name.get(result.party)

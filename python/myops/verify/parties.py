@@ -32,7 +32,7 @@ class Party:
 
     name: str
     ours: bool
-    run: Callable[[ModelProto | str, Arrays], list[npt.NDArray[Any]]]
+    run: Callable[[ModelProto | str, Arrays], list[Any]]
 
 
 def onnxruntime_party(
@@ -43,7 +43,7 @@ def onnxruntime_party(
     ``optimization`` is a level of ``myops.ort.session``.
     """
 
-    def run(model: ModelProto | str, inputs: Arrays) -> list[npt.NDArray[Any]]:
+    def run(model: ModelProto | str, inputs: Arrays) -> list[Any]:
         from myops.ort import session
 
         source = model if isinstance(model, str) else model.SerializeToString()
@@ -55,7 +55,7 @@ def onnxruntime_party(
     return Party(ALONE if plugin is False else PLUGIN, plugin is not False, run)
 
 
-def _with_reference_evaluator(model: ModelProto | str, inputs: Arrays) -> list[npt.NDArray[Any]]:
+def _with_reference_evaluator(model: ModelProto | str, inputs: Arrays) -> list[Any]:
     from onnx.reference import ReferenceEvaluator
 
     with warnings.catch_warnings(), np.errstate(all="ignore"):

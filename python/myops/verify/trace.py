@@ -2,8 +2,9 @@
 """Every node of a model with the values it received and gave in a runtime.
 
 All intermediate tensors are made outputs of the graph. The bodies of If, Loop and Scan cannot be
-opened in place: an output of one branch needs a counterpart in the other, and one of a loop an equal
-shape in every iteration. They are run again, as models of their own, on the values they received.
+opened in place: an output of one branch needs a counterpart in the other, and one of a loop an
+equal shape in every iteration. They are run again, as models of their own, on the values they
+received.
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ import tempfile
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from myops.onnx import model as onnx_model
-from myops.verify.float64 import Value, initial_values, outer_names, without_functions
+from myops.verify.float64 import Value, initial_values, outer_names, prepared
 from myops.verify.parties import Party, one_line
 
 MAX_ITERATIONS = 32
@@ -134,9 +134,7 @@ def _body_model(
 
 
 def _graph_attribute(node: NodeProto, name: str) -> GraphProto:
-    return next(
-        a.g for a in node.attribute if a.name == name and a.type == AttributeProto.GRAPH
-    )
+    return next(a for a in node.attribute if a.name == name).g
 
 
 _Steps = Generator[Step, None, dict[str, Value]]
@@ -217,9 +215,7 @@ class _Context:
     unreached: Unreached
 
 
-def _trace(
-    model: ModelProto, inputs: Mapping[str, Value], where: str, context: _Context
-) -> _Steps:
+def _trace(model: ModelProto, inputs: Mapping[str, Value], where: str, context: _Context) -> _Steps:
     opened, names = expose(model)
     results = run_model(context.party, opened, inputs)
     dtypes = float_types(model)
@@ -260,4 +256,4 @@ def trace(
     Raises:
         ModelError: the party does not run the model with its tensors as outputs.
     """
-    yield from _trace(without_functions(model), inputs, "", _Context(party, unreached))
+    yield from _trace(prepared(model), inputs, "", _Context(party, unreached))
