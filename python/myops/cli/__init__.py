@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from myops._errors import MyopsError, UsageError
 from myops.cli.bench import bench
+from myops.cli.check import check
 from myops.cli.common import stderr
 from myops.cli.demo import demo
 from myops.cli.export import export
@@ -24,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (info, export, verify, bench, demo):
+for command in (info, export, verify, check, bench, demo):
     app.command()(command)
 app.add_typer(golden, name="golden")
 

@@ -29,12 +29,14 @@ Value = Any
 Evaluate = Callable[[Mapping[str, Value]], list[Value]]
 
 RANDOM = frozenset(
-    f"{prefix}{name}"
-    for prefix, names in (
-        ("", ("Bernoulli", "Multinomial")),
-        ("Random", ("Normal", "NormalLike", "Uniform", "UniformLike")),
+    (
+        "Bernoulli",
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
     )
-    for name in names
 )
 """Operators whose results are not a function of their inputs."""
 

@@ -134,7 +134,8 @@ def _body_model(
 
 
 def _graph_attribute(node: NodeProto, name: str) -> GraphProto:
-    return next(a for a in node.attribute if a.name == name).g
+    graph: GraphProto = next(a for a in node.attribute if a.name == name).g
+    return graph
 
 
 _Steps = Generator[Step, None, dict[str, Value]]
