@@ -80,6 +80,7 @@ class Bisection:
 
     Attributes:
         party: who was looked at.
+        ours: whether a wrong node is our fault.
         wrong: the first node that is wrong on the values it received.
         left: the first node of the main graph whose result has left the model's tolerance.
         outputs_off: outputs of the model that have. Where none has, ``left`` did no harm.
@@ -92,6 +93,7 @@ class Bisection:
     """
 
     party: str
+    ours: bool = False
     wrong: Finding | None = None
     left: Finding | None = None
     outputs_off: list[str] = field(default_factory=list)
@@ -270,7 +272,7 @@ def bisect(
     relative = model_tolerance(model, tolerance)
     truth = _Truth(model, inputs, relative)
     unreached = Unreached()
-    result = Bisection(party.name)
+    result = Bisection(party.name, party.ours)
     for step in trace(model, inputs, party, unreached):
         result.nodes += 1
         if on_node is not None:

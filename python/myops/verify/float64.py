@@ -80,8 +80,9 @@ def _lift_attribute(node: NodeProto, attribute: AttributeProto) -> None:
 def _lift_graph(graph: GraphProto) -> None:
     for tensor in graph.initializer:
         _lift_tensor(tensor)
-    for node in graph.node:
-        _lift_node(node)
+    nodes = [lifted for node in graph.node for lifted in _lifted(node)]
+    del graph.node[:]
+    graph.node.extend(nodes)
     for value in (*graph.input, *graph.output):
         kind = value.type.tensor_type
         if kind.elem_type in _FLOATS:
@@ -89,9 +90,21 @@ def _lift_graph(graph: GraphProto) -> None:
     del graph.value_info[:]
 
 
-def _lift_node(node: NodeProto) -> None:
-    for attribute in node.attribute:
-        _lift_attribute(node, attribute)
+def _lifted(node: NodeProto) -> list[NodeProto]:
+    """A copy of the node, with what it needs before it."""
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    for attribute in copy.attribute:
+        _lift_attribute(copy, attribute)
+    if copy.op_type != "Loop" or (copy.input[1:2] and copy.input[1]):
+        return [copy]
+    # Without a condition a Loop goes on; onnx's evaluator does not start it.
+    name = f"{copy.output[0]}/condition"
+    inputs = [copy.input[0] if copy.input else "", name, *copy.input[2:]]
+    del copy.input[:]
+    copy.input.extend(inputs)
+    true = onnx_arrays.from_array(np.array(True))
+    return [helper.make_node("Constant", [], [name], value=true), copy]
 
 
 def _operator(spec: OpSpec) -> type:
@@ -146,11 +159,8 @@ class Float64:
         stand in order, None for outputs without a name."""
         from onnx.reference import ReferenceEvaluator
 
-        lifted = NodeProto()
-        lifted.CopyFrom(node)
-        _lift_node(lifted)
         graph = helper.make_graph(
-            [lifted],
+            _lifted(node),
             "node",
             [onnx.ValueInfoProto(name=name) for name in outer_names(node)],
             [onnx.ValueInfoProto(name=name) for name in node.output if name],

@@ -35,7 +35,7 @@ def check_operator(spec: OpSpec, attributes: Mapping[str, float]) -> str:
     _library.load_torch_library()
     operator = getattr(getattr(torch.ops, DOMAIN), spec.torch_name)
     rng = np.random.default_rng(0)
-    shapes = [(_ROWS, _WIDTH)] * len(spec.inputs)
+    shapes: list[tuple[int, ...]] = [(_ROWS, _WIDTH)] * len(spec.inputs)
     if spec.kind == "norm":
         shapes[-1] = (_WIDTH,)
     # Away from the ends of the domain: saturated, every derivative is 0 or 1.

@@ -243,17 +243,18 @@ class Verification:
         return found.outputs or [], found.truth
 
     def bisect(self, save_to: Path | None) -> None:
-        """Finds the node: of the file where that is off, and of the first runtime that is off, or
-        of the plugin's where none is."""
+        """Finds the node: of the file, where there is a torch model to hold it against, and of the
+        first runtime that is off, or of the plugin's where none is."""
         off = self._off()
-        if FILE in off and self.torch_model is not None:
+        if any(result.party == FILE for result in self.results):
+            assert self.torch_model is not None
             self.report.bisections.append(
                 bisect_file(self.proto, self.inputs, self.torch_model, save_to, self.tolerance)
             )
         ran = [r.party for r in self.results if r.outputs is not None]
         parties = [party for party in self.parties if party.name in ran]
         chosen = next((p for p in parties if p.name in off), None)
-        if chosen is None and not self.report.bisections:
+        if chosen is None:
             chosen = next(iter(parties), None)
         if chosen is not None:
             found: Bisection = bisect(

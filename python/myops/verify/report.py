@@ -75,7 +75,8 @@ class Row:
 
 @dataclass
 class Report:
-    """All rows of a verification. ``ok`` is False when one of our layers is wrong.
+    """All rows of a verification. ``ok`` is False when one of our layers, or one of its nodes, is
+    wrong.
 
     Attributes:
         rows: in the order of the layers.
@@ -91,7 +92,8 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        return bool(self.rows) and all(row.ok for row in self.rows if row.ours)
+        right = all(found.ok for found in self.bisections if found.ours)
+        return right and bool(self.rows) and all(row.ok for row in self.rows if row.ours)
 
     def to_dict(self) -> dict[str, Any]:
         return {

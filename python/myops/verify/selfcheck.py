@@ -154,7 +154,7 @@ def _operator_inputs(spec: OpSpec) -> dict[str, torch.Tensor]:
     import torch
 
     generator = torch.Generator().manual_seed(0)
-    shapes = [(3, 16)] * len(spec.inputs)
+    shapes: list[tuple[int, ...]] = [(3, 16)] * len(spec.inputs)
     if spec.kind == "norm":
         shapes[-1] = (16,)
     names = ("first", "second", "third")

@@ -28,12 +28,18 @@ def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
     return np.asarray(values.float() if values.dtype == torch.bfloat16 else values)
 
 
-def _tensor(array: npt.NDArray[Any], double: bool) -> torch.Tensor:
+def _tensor(array: npt.NDArray[Any], dtype: torch.dtype | None) -> torch.Tensor:
     import torch
 
     # A copy that keeps the order of the strides: torch warns about arrays it may not write to.
     tensor = torch.from_numpy(np.array(array, order="K"))
-    return tensor.double() if double and tensor.is_floating_point() else tensor
+    return tensor.to(dtype) if dtype is not None and tensor.is_floating_point() else tensor
+
+
+def _own_dtype(model: torch.nn.Module) -> torch.dtype | None:
+    """The one floating-point dtype of the model's parameters."""
+    found = {p.dtype for p in model.parameters() if p.is_floating_point()}
+    return found.pop() if len(found) == 1 else None
 
 
 def _call(model: torch.nn.Module, inputs: Arrays, double: bool) -> list[torch.Tensor]:
@@ -43,7 +49,9 @@ def _call(model: torch.nn.Module, inputs: Arrays, double: bool) -> list[torch.Te
     runner = copy.deepcopy(model).eval()
     if double:
         runner = runner.double()
-    tensors = {name: _tensor(array, double) for name, array in inputs.items()}
+    # A file may have been converted to another dtype than the module's.
+    dtype = torch.float64 if double else _own_dtype(runner)
+    tensors = {name: _tensor(array, dtype) for name, array in inputs.items()}
     with torch.no_grad():
         outputs = runner(**tensors)
     return [leaf for leaf in _pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
