@@ -17,7 +17,7 @@ from myops.verify.bisect import Bisection
 from myops.verify.compare import Tolerance, compare
 from myops.verify.float64 import Float64
 from myops.verify.inputs import NCHW_TO_NHWC, NHWC_TO_NCHW
-from myops.verify.parties import ALONE, PLUGIN, Party, onnxruntime_party
+from myops.verify.parties import ALONE, PLUGIN, REFERENCE, Party, onnxruntime_party
 from myops.verify.tolerances import largest_size
 from myops.verify.torch_model import run_torch
 from myops.verify.trace import node_name
@@ -154,12 +154,14 @@ def decomposition(off: Sequence[str], model: ModelProto, has_special: bool) -> H
     bodies = sorted(
         {f.name for f in model.functions} & {node.op_type for node in onnx_model.our_nodes(model)}
     )
-    if ALONE not in off or PLUGIN in off or not bodies:
+    without = [name for name in (ALONE, REFERENCE) if name in off]
+    if not without or PLUGIN in off or not bodies:
         return None
     how = "overflow" if has_special else "round at every step"
     return Hint(
         "decomposition",
-        f"with the plugin the same file is right; without it {', '.join(bodies)} run as the "
+        f"with the plugin the same file is right; in {' and '.join(without)} "
+        f"{', '.join(bodies)} run as the "
         f"standard operators of their functions, which {how}: register the plugin",
     )
 
