@@ -10,7 +10,16 @@ import typer
 from rich.markup import escape
 
 from myops._errors import UsageError
-from myops.cli.common import Dims, Json, load_factory, parse_dims, print_json, stderr, stdout
+from myops.cli.common import (
+    Dims,
+    Json,
+    load_factory,
+    parse_dims,
+    print_json,
+    require,
+    stderr,
+    stdout,
+)
 from myops.cli.export import parse_dynamic, parse_input
 
 WHERE = "myops check"
@@ -50,6 +59,7 @@ def check(
             target or "no module",
             "Leave them out, or use --dim for a file",
         )
+    require(WHERE, "onnx", "ort")
     with stderr.status("Checking") as status:
 
         def on_step(text: str) -> None:

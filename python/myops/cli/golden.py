@@ -16,6 +16,7 @@ from myops.cli.common import (
     load_factory,
     parse_dims,
     print_json,
+    require,
     stderr,
     stdout,
 )
@@ -47,6 +48,7 @@ def make(
     as_json: Json = False,
 ) -> None:
     """Writes a model's inputs, float64 outputs and checksums, if every layer agrees here."""
+    require("myops golden", "onnx", "ort")
     from myops.verify.golden import make_golden
     from myops.verify.tolerances import parse_tolerances
 

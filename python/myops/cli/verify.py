@@ -19,6 +19,7 @@ from myops.cli.common import (
     load_factory,
     parse_dims,
     print_json,
+    require,
     stderr,
     stdout,
 )
@@ -163,6 +164,8 @@ def verify(
     }
     _check_usage(model, golden, for_models)
     tolerances = parse_tolerances(tolerance or [])
+    if golden is None:
+        require("myops verify", "onnx", "ort")
     result: Report | Golden | Finiteness
     with stderr.status("Verifying") as status:
 

@@ -307,12 +307,12 @@ def _numbers(
     plugin: str | os.PathLike[str] | bool | None,
     tolerance: float | Overrides | None,
 ) -> Report:
-    import onnxruntime
-
     from myops.ort import session
 
     inputs = {n.partition(":")[2]: a for n, a in arrays.items() if n.startswith("input:")}
     results = session(model, plugin=plugin).run(list(meta["outputs"]), inputs)
+    import onnxruntime  # after the session, which says how to install it
+
     party = f"ORT {onnxruntime.__version__}" + ("" if plugin is False else " + plugin")
     if isinstance(tolerance, Mapping):
         tolerance = tolerance.get(meta["precision"])
