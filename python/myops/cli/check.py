@@ -22,7 +22,7 @@ from myops.cli.common import (
 )
 from myops.cli.export import parse_dynamic, parse_input
 
-WHERE = "myops check"
+WHERE = "myops.check"
 
 
 def check(

@@ -48,7 +48,7 @@ def make(
     as_json: Json = False,
 ) -> None:
     """Writes a model's inputs, float64 outputs and checksums, if every layer agrees here."""
-    require("myops golden", "onnx", "ort")
+    require("myops.golden", "onnx", "ort")
     from myops.verify.golden import make_golden
     from myops.verify.tolerances import parse_tolerances
 
@@ -60,7 +60,7 @@ def make(
             inputs=inputs,
             dims=parse_dims(dim or []),
             plugin=plugin,
-            tolerance=parse_tolerances(tolerance or [], "myops golden"),
+            tolerance=parse_tolerances(tolerance or [], "myops.golden"),
         )
     if as_json:
         print_json({"path": str(output), **meta})

@@ -97,14 +97,14 @@ def _check_usage(model: Path | None, golden: Path | None, for_models: dict[str, 
     given = [name for name, value in for_models.items() if value]
     if model is None and (given or golden is not None):
         raise UsageError(
-            "myops verify",
+            "myops.verify",
             f"{', '.join(given or ['--golden'])} should come with a model",
             "none",
             "Name an .onnx file",
         )
     if golden is not None and [name for name in given if name != "--tolerance"]:
         raise UsageError(
-            "myops verify",
+            "myops.verify",
             "--golden checks checksums and numbers only",
             ", ".join(given),
             "Leave one of the two out",
@@ -165,7 +165,7 @@ def verify(
     _check_usage(model, golden, for_models)
     tolerances = parse_tolerances(tolerance or [])
     if golden is None:
-        require("myops verify", "onnx", "ort")
+        require("myops.verify", "onnx", "ort")
     result: Report | Golden | Finiteness
     with stderr.status("Verifying") as status:
 
@@ -199,7 +199,7 @@ def verify(
         else:
             from myops.verify.operators import verify_operators
 
-            limits = parse_tolerances(ulp or [], "myops verify", "--ulp")
+            limits = parse_tolerances(ulp or [], "myops.verify", "--ulp")
             result = verify_operators(plugin=plugin, max_ulp=limits, on_operator=on_step)
             show = _print_all if every else _print_operators
     if as_json:

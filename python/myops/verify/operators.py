@@ -301,7 +301,8 @@ def operators_in(model: ModelProto, most: int = 8) -> list[tuple[OpSpec, str, di
         dtype = onnx_model.DTYPES.get(types.get(node.input[0], 0))
         if node.op_type not in specs or dtype is None:
             continue
-        values = specs[node.op_type].defaults() | {a.name: a.f for a in node.attribute}
+        values = specs[node.op_type].defaults()
+        values |= {a.name: a.f for a in node.attribute if a.name in values}
         sets = found.setdefault((node.op_type, dtype), [])
         if values not in sets and len(sets) < most:
             sets.append(values)

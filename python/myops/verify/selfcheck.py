@@ -107,9 +107,10 @@ def _check_forward(
     names = sorted({row.subject for row in rows.rows})
     dtypes = sorted({row.dtype for row in rows.rows})
     worst = max((_share(row) for row in rows.rows), default=0.0)
+    plural = "s" * (len(names) != 1)
     line.text = (
-        f"{len(names)} operators in {', '.join(dtypes)}, 99 of 100 errors below {worst:.0%} of "
-        "what is allowed; first and second derivatives and forward mode"
+        f"{len(names)} operator{plural} in {', '.join(dtypes)}, 99 of 100 errors below "
+        f"{worst:.0%} of what is allowed; first and second derivatives and forward mode"
     )
     if not names:
         line.text = "no operators of ours"

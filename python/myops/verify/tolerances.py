@@ -26,7 +26,7 @@ Overrides = Mapping[str, float]
 
 
 def parse_tolerances(
-    texts: Iterable[str], where: str = "myops verify", option: str = "--tolerance"
+    texts: Iterable[str], where: str = "myops.verify", option: str = "--tolerance"
 ) -> dict[str, float]:
     """``float16=1e-2`` by dtype; a bare number is for all.
 

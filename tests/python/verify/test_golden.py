@@ -4,10 +4,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import myops.ort
@@ -251,27 +248,19 @@ def test_neither_torch_nor_onnx_is_imported(made: Path, run_python_in) -> None:
     assert "ok golden" in run_python_in(made, code, *files).stdout
 
 
-def test_command_line(sent: Path) -> None:
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "myops.cli", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            cwd=sent,
-            env=os.environ | {"COLUMNS": "200"},
-            check=False,
-        )
-
-    done = run("golden", "make", "model.onnx", "-o", "new.npz", "--dim", "batch=3", "--json")
+def test_command_line(sent: Path, run_myops) -> None:
+    make = ("golden", "make", "model.onnx", "-o", "new.npz", "--dim", "batch=3")
+    done = run_myops(sent, *make, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["outputs"]
+    assert "Wrote new.npz" in run_myops(sent, *make).stdout
     verify = ("verify", "--golden", "new.npz", "model.onnx", "--plugin", "plugin.so")
-    assert run(*verify).returncode == 0
+    assert run_myops(sent, *verify).returncode == 0
     flip(sent / "plugin.so", 4000)
-    done = run(*verify)
+    done = run_myops(sent, *verify)
     assert done.returncode == 1
     assert "DAMAGED plugin plugin.so" in done.stdout
     assert done.stderr.count("error") == 1
-    assert json.loads(run(*verify, "--json").stdout)["files"][-1]["ok"] is False
-    assert run("verify", "--golden", "new.npz").returncode == 2
-    assert run(*verify, "--bisect").returncode == 2
+    assert json.loads(run_myops(sent, *verify, "--json").stdout)["files"][-1]["ok"] is False
+    assert run_myops(sent, "verify", "--golden", "new.npz").returncode == 2
+    assert run_myops(sent, *verify, "--bisect").returncode == 2
