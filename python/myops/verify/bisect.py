@@ -21,8 +21,9 @@ from onnx import ModelProto
 
 from myops.verify.compare import Comparison, Tolerance, compare, is_float
 from myops.verify.float64 import Float64, Value, initial_values, outer_names, prepared
-from myops.verify.judge import Judgement, judge, natural_scale, why_not
+from myops.verify.judge import Judgement, judge, why_not
 from myops.verify.parties import Party, one_line
+from myops.verify.scales import natural_scale, result_scales
 from myops.verify.tolerances import largest_size, model_tolerance
 from myops.verify.trace import (
     Step,
@@ -215,6 +216,12 @@ class _Truth:
         self.relative = relative
         self.outputs = {value.name for value in model.graph.output}
         self.outputs_off: list[str] = []
+        self._scales = result_scales(model.graph)
+
+    def limit(self, step: Step, name: str, truth: npt.NDArray[Any]) -> Tolerance:
+        """What is allowed for one result."""
+        size = max(largest_size(truth), natural_scale(step), self._scales.get(name, 0.0))
+        return Tolerance(absolute=self.relative * size)
 
     def check(self, step: Step, results: list[Value] | None) -> Finding | None:
         """Takes the node's float64 results, its own where there are none, and says whether the
@@ -233,8 +240,7 @@ class _Truth:
             if received.shape != truth.shape:  # after a decision that went the other way
                 self.outputs_off += self.outputs.intersection([name])
                 continue
-            size = max(largest_size(truth), natural_scale(step))
-            limit = Tolerance(absolute=self.relative * size)
+            limit = self.limit(step, name, truth)
             comparison = compare(received, truth, step.dtype(name), limit)
             if not comparison.ok:
                 left = left or finding(step, name, comparison, limit)
@@ -268,6 +274,7 @@ def bisect(
         ModelError: the party does not run the model.
     """
     model = prepared(model)
+    inputs = {name: np.asarray(value) for name, value in inputs.items()}
     evaluator = Float64(model)
     relative = model_tolerance(model, tolerance)
     truth = _Truth(model, inputs, relative)
@@ -328,8 +335,7 @@ def _look_for_fusion(
         expected = truth.values[only]
         if not isinstance(expected, np.ndarray) or not is_float(np.asarray(values[only])):
             return None
-        size = max(largest_size(expected), natural_scale(step))
-        limit = Tolerance(absolute=truth.relative * size)
+        limit = truth.limit(step, only, expected)
         c = compare(values[only], expected, step.dtype(only), limit)
         return None if c.ok else finding(step, only, c, limit)
 

@@ -164,6 +164,7 @@ def check_finite(
         ModelError: the party does not run the model with its tensors as outputs.
     """
     model = prepared(model)
+    inputs = {name: np.asarray(value) for name, value in inputs.items()}
     model_64 = Float64(model)
     result = Finiteness()
     for name, array in inputs.items():

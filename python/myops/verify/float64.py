@@ -120,9 +120,35 @@ def _operator(spec: OpSpec) -> type:
     return type(spec.name, (OpRun,), {"op_domain": DOMAIN, "_run": run})
 
 
+def _batch_normalization() -> type:
+    """For inference. onnx's own computes the statistics of the batch wherever there is a momentum,
+    which before opset 14 is everywhere."""
+    from onnx.reference.op_run import OpRun
+
+    def run(
+        self: Any,
+        x: npt.NDArray[Any],
+        scale: npt.NDArray[Any],
+        bias: npt.NDArray[Any],
+        mean: npt.NDArray[Any],
+        variance: npt.NDArray[Any],
+        epsilon: float = 1e-5,
+        training_mode: int | None = None,
+        spatial: int | None = None,
+        **_: Any,
+    ) -> tuple[npt.NDArray[Any]]:
+        if training_mode or spatial == 0:
+            raise NotImplementedError("BatchNormalization in training mode, or per element")
+        shape = (-1, *[1] * (x.ndim - 2))
+        factor = scale / np.sqrt(variance + epsilon)
+        return ((x - mean.reshape(shape)) * factor.reshape(shape) + bias.reshape(shape),)
+
+    return type("BatchNormalization", (OpRun,), {"op_domain": "", "_run": run})
+
+
 @functools.cache
 def _operators() -> tuple[type, ...]:
-    return tuple(_operator(spec) for spec in SPECS)
+    return (_batch_normalization(), *(_operator(spec) for spec in SPECS))
 
 
 def outer_names(node: NodeProto) -> list[str]:

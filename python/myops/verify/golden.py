@@ -182,6 +182,7 @@ def make_golden(
         outputs[name] = {
             "dtype": row.dtype,
             "shape": list(expected.shape),
+            "scale": run.scales.get(name, 0.0),
             "max_abs_when_made": row.comparison.max_abs,
         }
     plugin_file = Path(plugin) if plugin is not None else ort_library()
@@ -322,7 +323,8 @@ def _numbers(
         expected = np.asarray(arrays[f"output:{name}"], np.float64)
         floating = about["dtype"] in MODEL_TOLERANCE
         exact = not floating and meta["precision"] != "quantized"
-        limit = Tolerance(absolute=0.0 if exact else relative * largest_size(expected))
+        size = max(largest_size(expected), about["scale"])
+        limit = Tolerance(absolute=0.0 if exact else relative * size)
         array = np.asarray(received)
         note = ""
         comparison = None

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from onnx import ModelProto, TensorProto
 
 from myops.onnx import model as onnx_model
+from myops.spec import DOMAIN
 from myops.verify.bisect import Bisection
 from myops.verify.compare import Tolerance, compare
 from myops.verify.float64 import Float64
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 Arrays = Mapping[str, npt.NDArray[Any]]
 Outputs = Sequence[npt.NDArray[Any]]
 
+_RUNTIMES = 2
 _PRODUCTS = frozenset(("Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "Attention"))
 
 
@@ -224,6 +226,25 @@ def tf32(bisection: Bisection) -> Hint | None:
         "TF32",
         f"node {step.where!r} is right for inputs rounded to TF32's 10 bits: switch it off with "
         "torch.backends.cuda.matmul.allow_tf32 = False, or use_tf32=0 of the CUDA provider",
+    )
+
+
+def reference_in_doubt(bisection: Bisection, results: Sequence[Outputs]) -> Hint | None:
+    """Do the runtimes agree with each other, and none with onnx's evaluator, at a node that is not
+    ours?"""
+    step = bisection.step
+    if step is None or step.node.domain == DOMAIN or bisection.party == REFERENCE:
+        return None
+    if len(results) < _RUNTIMES:
+        return None
+    first, *others = results
+    if not all(close(other, first, 1e-5) for other in others):
+        return None
+    return Hint(
+        "reference",
+        f"all runtimes agree with each other, and none with onnx's evaluator at node "
+        f"{step.where!r} ({step.node.op_type}), where the evaluator may be the one that is wrong: "
+        "hold the file against its torch model (--torch)",
     )
 
 

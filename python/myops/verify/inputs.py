@@ -50,7 +50,10 @@ def synthesize(
         for dim in onnx_model.dims(value) or []:
             if isinstance(dim, str):
                 symbols.add(dim)
-            shape.append(dim if isinstance(dim, int) else given.get(dim or "", 2))
+            if isinstance(dim, int) and dim >= 0:  # some exporters write -1 for a free dim
+                shape.append(dim)
+            else:
+                shape.append(given.get(str(dim), 2))
         element_type = value.type.tensor_type.elem_type
         if element_type in (TensorProto.UNDEFINED, TensorProto.BFLOAT16):
             raise UsageError(
@@ -95,7 +98,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
 
 def _fits(shape: tuple[int, ...], dims: list[int | str | None]) -> bool:
     return len(shape) == len(dims) and all(
-        not isinstance(dim, int) or dim == size for dim, size in zip(dims, shape, strict=True)
+        not isinstance(dim, int) or dim in (size, -1) for dim, size in zip(dims, shape, strict=True)
     )
 
 

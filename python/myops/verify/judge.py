@@ -20,6 +20,8 @@ from onnx import NodeProto
 from myops.spec import DOMAIN, SPECS
 from myops.verify.compare import Comparison, Tolerance, compare, is_float, roundoff
 from myops.verify.float64 import RANDOM, Evaluate, Value
+from myops.verify.scales import natural_scale
+from myops.verify.tolerances import largest_size
 from myops.verify.trace import Step
 
 SAFETY = 8.0
@@ -29,9 +31,6 @@ PRECISIONS = ("float64", "float32", "bfloat16", "float16")
 
 _PROBES = 3
 _SPECS = {spec.name: spec for spec in SPECS}
-# Runtimes approximate these to an absolute error, whatever becomes of the tails.
-_UP_TO_ONE = frozenset(("Sigmoid", "Tanh", "Erf", "Softmax", "LogSoftmax", "Softplus"))
-_UP_TO_INPUT = frozenset(("Gelu", "Swish", "Mish", "HardSwish", "Elu", "Selu", "Celu"))
 # One level more or less: x / scale may lie on either side of a tie.
 _QUANTIZERS = frozenset(("QuantizeLinear", "DynamicQuantizeLinear"))
 
@@ -97,15 +96,6 @@ def _terms(step: Step) -> float:
     return 1.0
 
 
-def natural_scale(step: Step) -> float:
-    """The size of results for which the node's approximations are made: where all results lie in a
-    tail, they are smaller."""
-    sizes = [_finite_max(v) for v in step.inputs.values() if isinstance(v, np.ndarray)]
-    if step.node.domain == DOMAIN or step.node.op_type in _UP_TO_INPUT:
-        return float(np.prod(sizes))
-    return 1.0 if step.node.op_type in _UP_TO_ONE else 0.0
-
-
 def _strict(step: Step, output: str, ours: bool) -> Tolerance | None:
     """What our kernels promise."""
     spec = _SPECS.get(step.node.op_type) if step.node.domain == DOMAIN else None
@@ -114,11 +104,6 @@ def _strict(step: Step, output: str, ours: bool) -> Tolerance | None:
         return None  # float64: the truth would need more precision than float64 has
     denormal = float(np.finfo(np.float32).smallest_subnormal)
     return Tolerance(ulp=spec.max_ulp[dtype], absolute=max(spec.denormals, 1) * denormal)
-
-
-def _finite_max(array: npt.NDArray[Any]) -> float:
-    wide = np.asarray(array, np.float64)
-    return float(np.max(np.abs(wide), initial=0.0, where=np.isfinite(wide)))
 
 
 def _rounding(
@@ -134,9 +119,9 @@ def _rounding(
     if not is_float(truth):
         return 0.0, moved
     with np.errstate(invalid="ignore", over="ignore"):
-        effect = max((_finite_max(result - truth) for result in moved), default=0.0)
+        effect = max((largest_size(result - truth) for result in moved), default=0.0)
     sums = max(1.0, float(np.sqrt(_terms(step))) / 4)
-    size = max(_finite_max(truth) * sums, natural_scale(step))
+    size = max(largest_size(truth) * sums, natural_scale(step))
     return SAFETY * (effect + u * size), moved
 
 
@@ -197,7 +182,7 @@ def judge(
             continue
         tolerance = _strict(step, name, ours)
         if tolerance is None:
-            tolerance = Tolerance(absolute=2 * u * _finite_max(truth))
+            tolerance = Tolerance(absolute=2 * u * largest_size(truth))
         comparison = compare(received, truth, dtype, tolerance)
         if not comparison.ok and _strict(step, name, ours) is None:
             allowed, _ = _rounding(step, index, truth, u, evaluate)

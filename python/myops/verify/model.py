@@ -21,11 +21,12 @@ from myops.verify.bisect import Bisection, bisect
 from myops.verify.bisect_file import PARTY as FILE
 from myops.verify.bisect_file import bisect_file
 from myops.verify.compare import Comparison, Tolerance, compare
-from myops.verify.float64 import evaluate_model
+from myops.verify.float64 import evaluate_model, prepared
 from myops.verify.inputs import WHERE, load_inputs
 from myops.verify.operators import has_torch, operator_rows, operators_in
-from myops.verify.parties import REFERENCE, Party, one_line, onnx_parties
+from myops.verify.parties import ALONE, PLUGIN, REFERENCE, Party, one_line, onnx_parties
 from myops.verify.report import Report, Row
+from myops.verify.scales import result_scales
 from myops.verify.tolerances import (
     MODEL_TOLERANCE,
     Overrides,
@@ -85,6 +86,7 @@ class Verification:
         self.names = [value.name for value in self.proto.graph.output]
         self.precision = precision(self.proto)
         self.relative = model_tolerance(self.proto, tolerance)
+        self.scales = result_scales(prepared(self.proto).graph)
         self.parties = onnx_parties(plugin)
         self.report = Report()
         self.results: list[_Result] = []
@@ -174,6 +176,13 @@ class Verification:
                 self.report.truth = "onnx's evaluator in the model's own precision"
                 return outputs
             note = why or note
+        if all(outputs is None for _, outputs, _ in ran):
+            raise ModelError(
+                WHERE,
+                "the model should run on its inputs",
+                f"{', '.join(f'{n} {list(a.shape)}' for n, a in self.inputs.items())}: {ran[0][2]}",
+                "Give inputs that it takes (--inputs x.npz), or the sizes of its dims (--dim)",
+            )
         raise ModelError(
             WHERE,
             "without a torch model, onnx's reference evaluator should run the model",
@@ -190,7 +199,8 @@ class Verification:
                 floating = dtype in MODEL_TOLERANCE
                 # Every difference of an integer or boolean counts.
                 exact = not floating and self.precision != "quantized"
-                limit = Tolerance(absolute=0 if exact else self.relative * largest_size(expected))
+                size = max(largest_size(expected), self.scales.get(name, 0.0))
+                limit = Tolerance(absolute=0 if exact else self.relative * size)
                 comparison: Comparison | None = None
                 note = result.note
                 if result.outputs is not None:
@@ -261,7 +271,14 @@ class Verification:
                 self.proto, self.inputs, chosen, save_to, self.tolerance, self.on_step
             )
             self.report.bisections.append(found)
-            self.report.hints += hints.safely((hints.tf32, found))
+            runtimes = [
+                result.outputs
+                for result in self.results
+                if result.party in (PLUGIN, ALONE) and result.outputs is not None
+            ]
+            self.report.hints += hints.safely(
+                (hints.tf32, found), (hints.reference_in_doubt, found, runtimes)
+            )
 
 
 def verify_model(

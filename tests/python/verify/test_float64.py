@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 from myops._errors import ModelError
 from myops.spec import SPECS
+from myops.verify.bisect import bisect
 from myops.verify.float64 import evaluate_model, prepared
 from myops.verify.operators import attribute_sets, one_node_model, sample
+from myops.verify.parties import onnxruntime_party
+from myops.verify.scales import result_scales
 from onnx import TensorProto, helper, numpy_helper
 
 from .networks import branch_model, info, loop_model, model_of, scalar, scan_model, swish
@@ -122,3 +125,42 @@ def test_initializers_may_be_overridden() -> None:
     x = np.ones(2, np.float32)
     assert evaluate_model(model, {"x": x})["y"].tolist() == [2.0, 2.0]
     assert evaluate_model(model, {"x": x, "w": np.float32([3.0])})["y"].tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("opset", [9, 13, 15])
+def test_batch_normalization_uses_the_statistics_it_is_given(opset: int) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 3, 4, 4)).astype(np.float32)
+    scale, bias, mean, variance = rng.uniform(0.5, 2, (4, 3)).astype(np.float32)
+    names = ("scale", "bias", "mean", "variance")
+    node = helper.make_node("BatchNormalization", ["x", *names], ["y"], momentum=0.5, epsilon=0.25)
+    shape = (2, 3, 4, 4)
+    model = model_of(
+        [node],
+        [info("x", shape)],
+        [info("y", shape)],
+        [scalar(n, v) for n, v in zip(names, (scale, bias, mean, variance), strict=True)],
+    )
+    model.opset_import[0].version = opset
+    wide = [a.astype(np.float64)[:, None, None] for a in (scale, bias, mean, variance)]
+    expected = (x - wide[2]) / np.sqrt(wide[3] + 0.25) * wide[0] + wide[1]
+    np.testing.assert_allclose(evaluate_model(model, {"x": x})["y"], expected, rtol=1e-13)
+    found = bisect(model, {"x": x}, onnxruntime_party(False))
+    assert found.ok
+    assert found.not_judged == []
+
+
+def test_scales_of_results() -> None:
+    """1 behind a sigmoid, through what only passes it on, and out of a branch."""
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["a"]),
+        helper.make_node("Reshape", ["a", "shape"], ["b"]),
+        helper.make_node("Mul", ["b", "b"], ["c"]),
+    ]
+    model = model_of(nodes, [info("x")], [info("c")], [scalar("shape", [-1], "int64")])
+    assert result_scales(model.graph) == {"a": 1.0, "b": 1.0, "c": 0.0}
+    branches = branch_model(True)
+    assert result_scales(branches.graph)["y"] == 0.0
+    branches.graph.node[1].attribute[1].g.node[1].op_type = "Tanh"
+    del branches.graph.node[1].attribute[1].g.node[1].input[1:]
+    assert result_scales(branches.graph)["y"] == 1.0

@@ -180,6 +180,20 @@ def test_to_tf32_keeps_ten_bits() -> None:
     assert hints.to_tf32(values, nearest=False).tolist() == [1 + 2.0**-10, 1, 1 + 2.0**-10, -1.0]
 
 
+def test_a_reference_in_doubt() -> None:
+    """Runtimes that agree with each other and not with onnx's evaluator."""
+    nodes = [helper.make_node("Exp", ["x"], ["y"], "theirs")]
+    model = model_of(nodes, [info("x")], [info("y")])
+    x = {"x": np.linspace(-1, 1, 9, dtype=np.float32)}
+    other = [np.exp(x["x"]) * np.float32(1.5)]
+    found = bisect(model, x, Party(ALONE, False, lambda proto, inputs: other))
+    hint = hints.reference_in_doubt(found, [other, other])
+    assert hint is not None
+    assert "'theirs' (Exp)" in hint.evidence
+    assert hints.reference_in_doubt(found, [other, [other[0] + 1]]) is None
+    assert hints.reference_in_doubt(found, [other]) is None
+
+
 def test_no_hints_where_all_agree(verified) -> None:
     model = model_of([swish("x", "y", "s")], [info("x")], [info("y")])
     add_functions(model)
