@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from myops._errors import UsageError
+from myops._errors import MissingPackageError, UsageError
 
 stdout = Console()
 stderr = Console(stderr=True)
@@ -31,16 +32,29 @@ def print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=2, default=str) + "\n")
 
 
+def require(where: str, package: str, extra: str) -> None:
+    """Raises ``MissingPackageError`` unless an optional dependency is installed."""
+    if importlib.util.find_spec(package) is None:
+        raise MissingPackageError(
+            where,
+            f"{package} should be installed",
+            f"an environment without {package}",
+            f"Run: pip install 'myops[{extra}]'",
+        )
+
+
 def load_factory(target: str) -> Any:
     """The torch module that ``package.module:factory`` names: a module or a callable that makes
     one.
 
     Raises:
         UsageError: it cannot be imported, or is neither.
+        MissingPackageError: torch is not installed.
     """
+    where = "myops"
+    require(where, "torch", "train")
     import torch
 
-    where = "myops"
     module_name, separator, attribute = target.partition(":")
     if not separator or not attribute:
         raise UsageError(where, "a model is named package.module:factory", target, "Name one")

@@ -90,7 +90,8 @@ def register(options: Any, plugin: str | os.PathLike[str] | None = None) -> None
             "Use myops.ort.library_path(), or copy libmyops_ort.so there",
         )
     try:
-        options.register_custom_ops_library(str(path))
+        # A bare name would be looked up in the system's folders, not in this one.
+        options.register_custom_ops_library(str(path.absolute()))
     except Exception as error:
         raise LibraryError(
             WHERE,
