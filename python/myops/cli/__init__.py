@@ -13,6 +13,7 @@ from myops._errors import MyopsError, UsageError
 from myops.cli.bench import bench
 from myops.cli.common import stderr
 from myops.cli.demo import demo
+from myops.cli.doctor import doctor
 from myops.cli.export import export
 from myops.cli.info import info
 from myops.cli.verify import verify
@@ -23,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (info, export, verify, bench, demo):
+for command in (info, doctor, export, verify, bench, demo):
     app.command()(command)
 
 

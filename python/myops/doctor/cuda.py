@@ -117,7 +117,9 @@ def nvcc() -> Nvcc | None:
 
 def _newest_gcc(path: str) -> int | None:
     """nvcc's own header holds the limit it enforces."""
-    top = re.search(r"^#\$ TOP=(.*)$", _output(path, "--dryrun", "-E", "-x", "cu", os.devnull), re.M)
+    top = re.search(
+        r"^#\$ TOP=(.*)$", _output(path, "--dryrun", "-E", "-x", "cu", os.devnull), re.M
+    )
     for folder in ("include", "targets/x86_64-linux/include", "targets/sbsa-linux/include"):
         header = Path(top[1].strip() if top else Path(path).parent.parent) / folder
         with contextlib.suppress(OSError):

@@ -53,13 +53,16 @@ class Elf:
         """Machine, word size in bits, little-endian."""
         return self._elf["e_machine"], self._elf.elfclass, self._elf.little_endian
 
+    def _section(self, name: str) -> Any:
+        return self._elf.get_section_by_name(name)
+
     @property
     def is_shared(self) -> bool:
-        return self._elf["e_type"] == "ET_DYN" and self._elf.get_section_by_name(".dynamic")
+        return self._elf["e_type"] == "ET_DYN" and self._section(".dynamic") is not None
 
     @functools.cached_property
     def _dynamic(self) -> list[Any]:
-        section = self._elf.get_section_by_name(".dynamic")
+        section = self._section(".dynamic")
         return [] if section is None else list(section.iter_tags())
 
     def _tags(self, kind: str) -> list[str]:
@@ -79,25 +82,39 @@ class Elf:
         return [re.sub(r"\$\{?ORIGIN\}?", lambda _: origin, folder) for folder in folders]
 
     @functools.cached_property
+    def _needs(self) -> list[tuple[str, dict[int, str]]]:
+        section = self._section(".gnu.version_r")
+        if section is None:
+            return []
+        return [
+            (need.name, {version["vna_other"]: version.name for version in versions})
+            for need, versions in section.iter_versions()
+        ]
+
+    @property
     def version_needs(self) -> dict[str, list[str]]:
         """Versions of symbols it wants, by library."""
-        section = self._elf.get_section_by_name(".gnu.version_r")
-        if section is None:
-            return {}
-        return {need.name: [v.name for v in versions] for need, versions in section.iter_versions()}
+        return {name: list(versions.values()) for name, versions in self._needs}
 
     @functools.cached_property
     def version_definitions(self) -> list[str]:
         """Versions of symbols it has."""
-        section = self._elf.get_section_by_name(".gnu.version_d")
+        section = self._section(".gnu.version_d")
         if section is None:
             return []
         return [next(names).name for _, names in section.iter_versions()]
 
     @functools.cached_property
-    def undefined(self) -> list[str]:
-        """Symbols it wants from others. Weak ones may stay absent and are left out."""
-        return [s.name for s in self._symbols(".dynsym") if s["st_shndx"] == "SHN_UNDEF"]
+    def undefined(self) -> dict[str, str]:
+        """Symbols it wants from others, with their version or "". Weak ones may stay absent and
+        are left out."""
+        versions = {index: name for _, group in self._needs for index, name in group.items()}
+        table = self._section(".gnu.version")
+        return {
+            symbol.name: "" if table is None else versions.get(table.get_symbol(i)["ndx"], "")
+            for i, symbol in self._symbols(".dynsym")
+            if symbol["st_shndx"] == "SHN_UNDEF"
+        }
 
     def exports_like(self, pattern: str) -> list[str]:
         """Exported symbols that match."""
@@ -109,21 +126,18 @@ class Elf:
 
     def _defined(self, table: str, pattern: str) -> list[str]:
         wanted = re.compile(pattern)
-        names = (s.name for s in self._symbols(table) if s["st_shndx"] != "SHN_UNDEF")
+        names = (s.name for _, s in self._symbols(table) if s["st_shndx"] != "SHN_UNDEF")
         return [name for name in names if wanted.search(name)]
 
-    def _symbols(self, table: str) -> Iterator[Any]:
-        section = self._elf.get_section_by_name(table)
-        for symbol in () if section is None else section.iter_symbols():
+    def _symbols(self, table: str) -> Iterator[tuple[int, Any]]:
+        section = self._section(table)
+        for index, symbol in enumerate(() if section is None else section.iter_symbols()):
             if symbol.name and symbol["st_info"]["bind"] != "STB_WEAK":
-                yield symbol
+                yield index, symbol
 
     @functools.cached_property
     def _hash(self) -> Any:
-        for name in (".gnu.hash", ".hash"):
-            if section := self._elf.get_section_by_name(name):
-                return section
-        return None
+        return self._section(".gnu.hash") or self._section(".hash")
 
     def defines(self, symbol: str) -> bool:
         """Whether it exports this symbol. Fast in libraries of any size."""
@@ -135,7 +149,7 @@ class Elf:
     @functools.cached_property
     def mentions_cxx11(self) -> bool:
         """Whether an exported name is of the C++11 ABI of std::string."""
-        section = self._elf.get_section_by_name(".dynstr")
+        section = self._section(".dynstr")
         return section is not None and b"__cxx11" in section.data()
 
     @functools.cached_property

@@ -48,7 +48,7 @@ class Facts:
     torch_cuda: str | None = None
     torch_cxx11_abi: bool | None = None
     torch_folder: str | None = None
-    driver: Driver = Driver(problem="not looked for")
+    driver: Driver = field(default_factory=Driver)
     nvidia_hardware: bool = False
     nvcc: Nvcc | None = None
     processors: int = 1

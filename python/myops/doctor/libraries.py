@@ -141,12 +141,19 @@ def _dependencies(elf: Elf, subject: str, facts: Facts, where: Search) -> Iterat
     with closure(elf, where) as (loaded, missing):
         if missing:
             yield Finding("needed-unresolved", subject, f"not found: {_some(missing)}")
-        yield from _versions(elf, subject, loaded)
-        undefined = [s for s in elf.undefined if not any(other.defines(s) for other in loaded)]
+        absent = _absent_versions(elf, loaded)
+        for other, versions in absent:
+            yield _version_finding(other, versions, subject)
+        explained = {version for _, versions in absent for version in versions}
+        undefined = [
+            symbol
+            for symbol, version in elf.undefined.items()
+            if version not in explained and not any(other.defines(symbol) for other in loaded)
+        ]
     # A library that is missing may hold them.
     if not undefined or missing:
         return
-    ours = _cxx11_abi(elf.undefined)
+    ours = _cxx11_abi(list(elf.undefined))
     if facts.torch_cxx11_abi is not None and ours not in (None, facts.torch_cxx11_abi):
         evidence = f"the library {int(bool(ours))}, torch {int(facts.torch_cxx11_abi)}"
         yield Finding("cxx11-abi-mismatch", subject, f"{evidence}; {_some(undefined)}")
@@ -154,24 +161,29 @@ def _dependencies(elf: Elf, subject: str, facts: Facts, where: Search) -> Iterat
         yield Finding("undefined-symbol", subject, _some(undefined))
 
 
-def _versions(elf: Elf, subject: str, loaded: Iterable[Elf]) -> Iterator[Finding]:
-    present = {other.path.name: other for other in loaded}
-    for name, wanted in elf.version_needs.items():
-        other = present.get(name)
-        if other is None or not other.version_definitions:
-            continue
-        absent = [version for version in wanted if version not in other.version_definitions]
-        if absent:
-            kind = absent[0].partition("_")[0]
-            id = {
-                "GLIBC": "glibc-too-old",
-                "GLIBCXX": "libstdcxx-too-old",
-                "CXXABI": "libstdcxx-too-old",
-            }.get(kind, "symbol-version-missing")
-            has = [v for v in other.version_definitions if v.startswith(f"{kind}_")]
-            newest = max(has, key=_version_key, default="none of these")
-            evidence = f"needs {_some(absent)} of {name}; {other.path} has {newest}"
-            yield Finding(id, subject, evidence)
+def _absent_versions(elf: Elf, loaded: Iterable[Elf]) -> list[tuple[Elf, list[str]]]:
+    """The libraries that are too old, each with the versions of symbols that are wanted of it."""
+    wanted = elf.version_needs
+    found = []
+    for other in loaded:
+        has = other.version_definitions
+        absent = [version for version in wanted.get(other.path.name, ()) if version not in has]
+        if absent and has:
+            found.append((other, absent))
+    return found
+
+
+def _version_finding(other: Elf, absent: Sequence[str], subject: str) -> Finding:
+    kind = absent[0].partition("_")[0]
+    kinds = {
+        "GLIBC": "glibc-too-old",
+        "GLIBCXX": "libstdcxx-too-old",
+        "CXXABI": "libstdcxx-too-old",
+    }
+    has = [version for version in other.version_definitions if version.startswith(f"{kind}_")]
+    newest = max(has, key=_version_key, default="none of these")
+    evidence = f"it needs {_some(absent)}; {other.path} has {newest}"
+    return Finding(kinds.get(kind, "symbol-version-missing"), subject, evidence)
 
 
 def _version_key(name: str) -> list[int]:

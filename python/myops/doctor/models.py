@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 _CPU = "CPUExecutionProvider"
 
 
-def check(path: Path, facts: Facts, wanted: Wanted, plugin: Path | None) -> list[Finding]:
+def check(
+    path: Path, facts: Facts, wanted: Wanted, plugin: Path | None, load: bool = True
+) -> list[Finding]:
     """Everything that is wrong with a model.
 
     Args:
@@ -30,11 +32,13 @@ def check(path: Path, facts: Facts, wanted: Wanted, plugin: Path | None) -> list
         wanted: execution providers to load it with.
         plugin: registered for the trial; None where there is none that works, which leaves out
             the trial of models with nodes of ours.
+        load: whether to load models for trial, in processes of their own.
     """
+    load = load and bool(facts.ort_packages) and not facts.ort_problem
     if not path.is_file():
         return [Finding("model-missing", str(path), "no such file")]
     if facts.packages.get("onnx") is None:
-        return _try(path, facts, wanted, plugin, ours=None)
+        return _try(path, facts, wanted, plugin, ours=None) if load else []
     from myops.onnx import model as onnx_model
 
     try:
@@ -42,7 +46,7 @@ def check(path: Path, facts: Facts, wanted: Wanted, plugin: Path | None) -> list
     except ModelError as error:
         return [Finding("model-damaged", str(path), str(error))]
     found = [*_nodes(model, path), *_external_data(model, path), *_dims(model, path)]
-    if facts.packages.get("onnxruntime") is None and not facts.ort_packages:
+    if not load:
         return found
     found += _release(model, path)
     if not any(finding.entry.severity == "error" for finding in found):
@@ -165,8 +169,6 @@ def _try(
     Args:
         ours: nodes of ours, as ONNX Runtime writes them; None where that is not known.
     """
-    if not facts.ort_packages or facts.ort_problem:
-        return []
     providers = [name for name in wanted.providers if name in (facts.providers or ())]
     result = trial.model(path, plugin, providers)
     if result.problem:

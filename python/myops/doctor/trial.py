@@ -72,7 +72,7 @@ def _run(request: dict[str, Any]) -> Result:
     # A fresh process sees what the user's would, but not what ours has already imported.
     command = [sys.executable, "-m", "myops.doctor.trial", json.dumps(request)]
     package = Path(__file__).resolve().parents[2]
-    search = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
+    search = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(package)])
     try:
         done = subprocess.run(
             command,
@@ -132,18 +132,17 @@ def _perform(request: dict[str, Any]) -> dict[str, Any]:
         options.register_custom_ops_library(request["plugin"])
     options.log_severity_level = 0
     providers = [*request["providers"], "CPUExecutionProvider"]
-    onnxruntime.InferenceSession(
-        request["path"], options, providers=list(dict.fromkeys(providers))
-    )
+    onnxruntime.InferenceSession(request["path"], options, providers=list(dict.fromkeys(providers)))
     return {}
 
 
 def _texts(error: BaseException) -> str:
     """The error with what caused it: torch hides the loader's own words there."""
-    found, current = [], error
+    found: list[str] = []
+    current: BaseException | None = error
     while current is not None and len(found) < 5:
         found.append(f"{type(current).__name__}: {current}")
-        current = current.__cause__ or current.__context__  # type: ignore[assignment]
+        current = current.__cause__ or current.__context__
     return " ".join(" Because of ".join(found).split())
 
 

@@ -79,7 +79,7 @@ def _node(node: NodeProto, types: dict[str, int]) -> Iterator[Problem]:
         yield Problem(
             "node-input-empty",
             f"{node.op_type} takes {len(offered['inputs'])} inputs, none of them optional",
-            f"an empty input at {_label(node)}",
+            f"{len(node.input)} with an empty one at {_label(node)}",
             "Leave the empty name out",
         )
     elif len(node.input) != len(offered["inputs"]):
