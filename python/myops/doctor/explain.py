@@ -75,6 +75,12 @@ def _not_registered(found: re.Match[str]) -> list[str]:
     return []
 
 
+def _not_imported(found: re.Match[str]) -> list[str]:
+    if found["domain"] == DOMAIN:
+        return ["domain-not-imported"]
+    return ["domain-case"] if found["domain"].lower() == DOMAIN else []
+
+
 def _implementation(found: re.Match[str]) -> list[str]:
     # ONNX Runtime 1.16 and 1.17 say this of our operators, too; they have all versions, not dtypes.
     return ["node-dtype" if found["name"] in _OPS and found["version"] == "1" else "kernel-missing"]
@@ -103,6 +109,7 @@ _RULES: tuple[Rule, ...] = (
     (r"Segmentation fault|SIGSEGV", ["library-kills-process", "node-input-empty"]),
     (r"wrong ELF class|Exec format error", ["library-wrong-architecture"]),
     (r"(?P<domain>[\w.]+):(?P<name>\w+)\(-1\) is not a registered function/op", _not_registered),
+    (r"No opset import for domain '(?P<domain>[^']*)'", _not_imported),
     (r"Domain already set in registry", ["plugin-registered-twice"]),
     (rf"of operator \(({_ANY_OP})\) in node \([^)]*\) is invalid", ["node-dtype"]),
     (

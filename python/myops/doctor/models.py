@@ -48,12 +48,10 @@ def check(
     found = [*_nodes(model, path), *_external_data(model, path), *_dims(model, path)]
     if not load:
         return found
-    found += _release(model, path)
-    if not any(finding.entry.severity == "error" for finding in found):
-        ours = {f"{node.op_type} ({node.name})" for node in onnx_model.our_nodes(model)}
-        if plugin is not None or not ours:
-            found += _try(path, facts, wanted, plugin, ours)
-    return found
+    ours = {f"{node.op_type} ({node.name})" for node in onnx_model.our_nodes(model)}
+    if any(finding.entry.severity == "error" for finding in found) or (ours and plugin is None):
+        return found + _release(model, path)
+    return found + _try(path, facts, wanted, plugin, ours)
 
 
 def _nodes(model: onnx.ModelProto, path: Path) -> Iterator[Finding]:
@@ -135,7 +133,8 @@ def _shape(dims: list[int | str | None]) -> str:
 
 
 def _release(model: onnx.ModelProto, path: Path) -> list[Finding]:
-    """Loads a model of one node with the same IR version and opset."""
+    """Loads a model of one node with the same IR version and opset: where the model itself does not
+    load for another reason, these two would come next."""
     import onnx
     from onnx import TensorProto, helper
 

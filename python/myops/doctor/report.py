@@ -81,22 +81,12 @@ def examine(
     found = list(environment.check(facts, wanted))
     plugin, of_plugin = _installed(library, _library.ort_library)
     torch_path, of_torch = _installed(torch_library, _library.torch_library)
-    for_trial = load and bool(facts.ort_packages) and not facts.ort_problem
     if facts.packages.get("pyelftools") is None:
         found.append(Finding("package-missing", "pyelftools", "libraries are not read"))
-        if plugin is not None and not plugin.is_file():
-            of_plugin.append(Finding("library-missing", str(plugin), "no such file"))
-    else:
-        from myops.doctor import libraries
-
-        if plugin is not None:
-            of_plugin += libraries.check_plugin(plugin, facts)
-            if for_trial and not _broken(of_plugin):
-                of_plugin += libraries.try_plugin(plugin)
-        if torch_path is not None:
-            of_torch += libraries.check_torch_library(torch_path, facts)
-            if load and facts.torch_folder and not _broken(of_torch):
-                of_torch += libraries.try_torch_library(torch_path)
+    if plugin is not None:
+        of_plugin += _plugin(plugin, facts, load)
+    if torch_path is not None:
+        of_torch += _torch_library(torch_path, facts, load)
     found += of_plugin + of_torch
     if model is not None:
         usable = plugin if plugin is not None and not _broken(of_plugin) else None
@@ -112,6 +102,28 @@ def _installed(given: Path | None, find: Callable[[], Path]) -> tuple[Path | Non
         return find(), []
     except MyopsError as error:
         return None, [Finding("library-not-built", "myops", str(error))]
+
+
+def _plugin(path: Path, facts: Facts, load: bool) -> list[Finding]:
+    if not path.is_file() or facts.packages.get("pyelftools") is None:
+        return [] if path.is_file() else [Finding("library-missing", str(path), "no such file")]
+    from myops.doctor import libraries
+
+    found = libraries.check_plugin(path, facts)
+    if load and facts.ort_packages and not facts.ort_problem and not _broken(found):
+        found += libraries.try_plugin(path)
+    return found
+
+
+def _torch_library(path: Path, facts: Facts, load: bool) -> list[Finding]:
+    if facts.packages.get("pyelftools") is None:
+        return []
+    from myops.doctor import libraries
+
+    found = libraries.check_torch_library(path, facts)
+    if load and facts.torch_folder and not _broken(found):
+        found += libraries.try_torch_library(path)
+    return found
 
 
 def _broken(findings: Sequence[Finding]) -> bool:
@@ -139,9 +151,11 @@ def explain_with(
     library = library or _named_library(text)
     if not matches or (model is None and library is None):
         return [_explanation(m.id, m.excerpt, "possible", None) for m in matches]
-    report = examine(model, library, wanted=wanted, facts=facts)
-    subjects = {str(path) for path in (model, library) if path is not None}
-    seen = {finding.id: finding for finding in report.findings if finding.subject in subjects}
+    facts, wanted = facts or probe.gather(), wanted or Wanted()
+    of_plugin = [] if library is None else _plugin(library, facts, load=True)
+    usable = None if _broken(of_plugin) else library or _installed(None, _library.ort_library)[0]
+    found = of_plugin + ([] if model is None else models.check(model, facts, wanted, usable))
+    seen = {finding.id: finding for finding in found}
     looked_at = {"model"} if model is not None else set()
     looked_at |= {"library"} if library is not None else set()
     result = []

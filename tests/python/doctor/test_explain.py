@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Error texts and their causes: recorded ones of many releases, and live ones of this one's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from myops import _library
+from myops.doctor import explain_with, trial
+from myops.doctor.explain import explain
+from myops.spec import DOMAIN, SPECS
+
+from ..ort.support import OURS, by_hand, model, node
+from ..support import one_spec
+from .support import ENTRY, build
+
+MESSAGES = json.loads((Path(__file__).parent / "runtime_messages.json").read_text())
+
+ENTRY_SYMBOL = [
+    "entry-symbol-missing",
+    "entry-symbol-mangled",
+    "entry-symbol-hidden",
+    "torch-library-for-plugin",
+]
+
+EXPECTED = {
+    "noentry": ENTRY_SYMBOL,
+    "mangled": ENTRY_SYMBOL,
+    "undef": ["undefined-symbol"],
+    "needed": ["needed-unresolved"],
+    "trunc2": ["library-truncated"],
+    "notelf": ["library-not-elf"],
+    "empty": ["library-truncated"],
+    "arch": ["library-missing", "library-wrong-architecture"],
+    "missing": ["library-missing", "library-wrong-architecture"],
+    "torchlib": ["torch-library-for-plugin", "needed-unresolved"],
+    "twice": ["plugin-registered-twice"],
+    "not registered": ["plugin-not-registered", "domain-not-imported"],
+    "not imported": ["domain-not-imported"],
+    "case": ["domain-case"],
+    "name": ["node-unknown"],
+    "dtype int": ["node-dtype"],
+    "attr string": ["node-attribute-type"],
+    "attr int": ["node-attribute-type"],
+    "inputs 2": ["node-input-count"],
+    "inputs 0": ["node-input-count"],
+    "empty optional": ["node-input-empty", "node-input-count"],
+    "outputs 2": ["node-output-count"],
+    "ir": ["ir-too-new"],
+    "opset": ["opset-too-new"],
+    "swish24": ["opset-too-new"],
+    "swish18": ["operator-unknown"],
+    "garbage": ["model-damaged"],
+    "protobuf trunc": ["model-damaged"],
+    "external missing": ["external-data-missing", "external-data-outside"],
+    "external short": ["external-data-short"],
+    "no file": ["model-missing"],
+    "feed dtype": ["feed-mismatch"],
+    "feed shape": ["feed-mismatch"],
+    "feed rank": ["feed-mismatch"],
+    "feed name": ["feed-mismatch"],
+}
+
+# One case, which releases take differently.
+VARIED = {
+    "swish25": {"opset-too-new", "kernel-missing"},
+    "external outside": {"external-data-outside", "external-data-missing"},
+}
+
+
+def _ids(text: str) -> list[str]:
+    return [match.id for match in explain(text)]
+
+
+def test_every_recorded_case_is_judged():
+    assert set(MESSAGES) == set(EXPECTED) | set(VARIED)
+
+
+@pytest.mark.parametrize("case", EXPECTED)
+def test_recorded_messages(case):
+    """Of ONNX Runtime 1.16.3 to 1.32.0."""
+    for message in MESSAGES[case]:
+        assert _ids(message["text"]) == EXPECTED[case], message
+        # As part of a log, with the line broken anywhere.
+        log = "Traceback (most recent call last):\n  File x\n" + message["text"].replace(" ", "\n")
+        assert _ids(log) == EXPECTED[case]
+
+
+@pytest.mark.parametrize("case", VARIED)
+def test_recorded_messages_that_differ_by_release(case):
+    assert {_ids(message["text"])[0] for message in MESSAGES[case]} == VARIED[case]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("Segmentation is a task of vision. KeyError: 'x'", []),
+        ("other:Thing(-1) is not a registered function/op", []),
+        ("/l.so: undefined symbol: RegisterCustomOps", ENTRY_SYMBOL),
+        (
+            "OSError: /l.so: undefined symbol: _ZN3c106detail14torchCheckFailEPKcS2_jRKSs",
+            ["undefined-symbol", "torch-version-mismatch", "cxx11-abi-mismatch"],
+        ),
+        (
+            "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by /l.so)",
+            ["glibc-too-old"],
+        ),
+        ("libstdc++.so.6: version `GLIBCXX_3.4.32' not found", ["libstdcxx-too-old"]),
+        ("libstdc++.so.6: version `CXXABI_1.3.15' not found", ["libstdcxx-too-old"]),
+        ("libgcc_s.so.1: version `GCC_14.0' not found", ["symbol-version-missing"]),
+        ("/l.so: wrong ELF class: ELFCLASS32", ["library-wrong-architecture"]),
+        ("Bus error (core dumped)", ["library-truncated", "library-kills-process"]),
+        ("Segmentation fault (core dumped)", ["library-kills-process", "node-input-empty"]),
+        (
+            "libcudart.so.12: cannot open shared object file: No such file or directory",
+            ["needed-unresolved"],
+        ),
+        ("libcuda.so.1: cannot open shared object file: No such file", ["driver-missing"]),
+        (
+            "The requested API version [22] is not available, only API versions [1, 16] are "
+            "supported in this build. Current ORT Version is: 1.16.3",
+            ["onnxruntime-too-old"],
+        ),
+        (
+            "CUDA error: no kernel image is available for execution on the device",
+            ["gpu-architecture-missing"],
+        ),
+        (
+            "CUDA driver version is insufficient for CUDA runtime version",
+            ["driver-too-old"],
+        ),
+        ("Found no NVIDIA driver on your system.", ["driver-missing"]),
+        (
+            "error: #error -- unsupported GNU version! gcc versions later than 15 are not "
+            "supported!",
+            ["nvcc-host-compiler"],
+        ),
+        (
+            "The detected CUDA version (13.0) mismatches the version that was used to compile\n"
+            "PyTorch (12.6).",
+            ["nvcc-torch-cuda"],
+        ),
+        (
+            "Only a single TORCH_LIBRARY can be used to register the namespace myops; please",
+            ["torch-library-twice"],
+        ),
+    ],
+)
+def test_texts(text, expected):
+    assert _ids(text) == expected
+
+
+def test_names_of_all_operators():
+    for spec in SPECS:
+        text = f"{DOMAIN}:{spec.name}(-1) is not a registered function/op"
+        assert _ids(text) == ["plugin-not-registered", "domain-not-imported"]
+        text = f"Could not find an implementation for {spec.name}(1) node with name 'n'"
+        assert _ids(text) == ["node-dtype"]
+
+
+def _first(text: str, **files: Path) -> tuple[str, str]:
+    """The best cause, and what became of it."""
+    best = explain_with(text, **files)[0]
+    return best.id, best.status
+
+
+LIBRARIES = {
+    "entry-symbol-missing": ("int other(void) { return 0; }", "c"),
+    "entry-symbol-mangled": (ENTRY, "cc"),
+    "undefined-symbol": (f"int nowhere(void); {ENTRY} int f(void) {{ return nowhere(); }}", "c"),
+}
+
+
+@pytest.mark.parametrize("id", LIBRARIES)
+def test_looking_alike_libraries(tmp_path, id):
+    """The file that the live text names is read, so the first cause is the right one."""
+    source, suffix = LIBRARIES[id]
+    library = build(tmp_path, "l.so", source, "-Wl,-z,now", suffix=suffix)
+    text = trial.plugin(library).problem
+    assert "onnxruntime" in text.lower()
+    assert _first(text) == (id, "confirmed")
+
+
+def test_hidden_entry(tmp_path):
+    library = build(tmp_path, "l.so", ENTRY, "-fvisibility=hidden")
+    assert _first(trial.plugin(library).problem) == ("entry-symbol-hidden", "confirmed")
+
+
+def test_missing_file(tmp_path):
+    text = trial.plugin(tmp_path / "l.so").problem
+    assert _first(text) == ("library-missing", "possible")
+    assert _first(text, library=tmp_path / "l.so") == ("library-missing", "confirmed")
+
+
+def test_library_for_another_machine(tmp_path):
+    """The loader says of it that there is no such file."""
+    content = bytearray(build(tmp_path, "l.so", ENTRY).read_bytes())
+    content[18] = 183
+    (tmp_path / "l.so").write_bytes(content)
+    text = trial.plugin(tmp_path / "l.so").problem
+    assert "No such file" in text
+    assert _first(text) == ("library-wrong-architecture", "confirmed")
+
+
+def test_torch_library_for_the_plugin():
+    text = trial.plugin(_library.torch_library()).problem
+    assert _first(text) == ("torch-library-for-plugin", "confirmed")
+
+
+@one_spec
+@pytest.mark.parametrize("earlier", [False, True], ids=["fresh", "plugin seen before"])
+def test_looking_alike_sessions(spec, tmp_path, run_python, earlier):
+    """A model that imports no domain, and a session without the plugin. In a process that has
+    registered the plugin for another session the texts are the same."""
+    code = """
+        import sys, onnxruntime
+        for path in sys.argv[2:]:
+            onnxruntime.SessionOptions().register_custom_ops_library(path)
+        try:
+            onnxruntime.InferenceSession(sys.argv[1])
+        except Exception as error:
+            print(error)
+    """
+    plugins = [_library.ort_library()] if earlier else []
+    texts = []
+    for imports, cause in (
+        (OURS, ("plugin-not-registered", "possible")),
+        ((), ("domain-not-imported", "confirmed")),
+    ):
+        path = tmp_path / "m.onnx"
+        path.write_bytes(model([node(spec)], imports=imports))
+        texts.append(run_python(code, path, *plugins).stdout)
+        assert _first(texts[-1], model=path) == cause
+    assert (texts[0] == texts[1]) is earlier
+
+
+@one_spec
+def test_registered_twice(spec):
+    options = onnxruntime.SessionOptions()
+    for _ in range(2):
+        options.register_custom_ops_library(str(_library.ort_library()))
+    with pytest.raises(Exception, match="registry") as raised:
+        onnxruntime.InferenceSession(model([node(spec)]), options)
+    assert _first(str(raised.value)) == ("plugin-registered-twice", "possible")
+
+
+@one_spec
+@pytest.mark.parametrize(
+    "feed",
+    [
+        {"x": np.zeros((2, 4))},
+        {"x": np.zeros((2, 5), np.float32)},
+        {"x": np.zeros(4, np.float32)},
+        {"z": np.zeros((2, 4), np.float32)},
+    ],
+)
+def test_feeds(spec, feed):
+    with pytest.raises(Exception) as raised:
+        by_hand(model([node(spec)])).run(None, feed)
+    assert _first(str(raised.value)) == ("feed-mismatch", "possible")
+
+
+@one_spec
+def test_provider_that_the_runtime_lacks(spec, tmp_path):
+    with pytest.warns(UserWarning) as warned:
+        onnxruntime.InferenceSession(
+            model([node(spec)]), _with_plugin(), providers=["QNNExecutionProvider"]
+        )
+    assert _ids(str(warned[0].message)) == ["provider-absent"]
+
+
+def _with_plugin() -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(str(_library.ort_library()))
+    return options
+
+
+def test_torch_says_less_than_the_loader(tmp_path):
+    """Its message names no cause; the traceback does."""
+    source = "namespace c10 { void gone(); } void use() { c10::gone(); }"
+    library = build(tmp_path, "l.so", source, "-Wl,-z,now", suffix="cc")
+    text = trial.torch_library(library).problem
+    assert _ids(text)[0] == "undefined-symbol"
+    alone = _ids(f"OSError: Could not load this library: {library}")
+    assert "torch-version-mismatch" in alone
+    assert "undefined-symbol" in alone
+
+
+def test_torch_without_the_library(run_python):
+    code = """
+        import sys, torch
+        for path in sys.argv[1:]:
+            torch.ops.load_library(path)
+        try:
+            torch.ops.myops.swish(torch.ones(2))
+        except Exception as error:
+            print(type(error).__name__, error)
+    """
+    expected = ["torch-library-not-loaded", "plugin-for-torch-library"]
+    assert _ids(run_python(code).stdout) == expected
+    assert _ids(run_python(code, _library.ort_library()).stdout) == expected
+
+
+def test_second_copy_of_the_torch_library(run_python, tmp_path):
+    copy = tmp_path / "libmyops.so"
+    copy.write_bytes(_library.torch_library().read_bytes())
+    code = "import sys, torch\nfor path in sys.argv[1:]: torch.ops.load_library(path)"
+    done = run_python(code, _library.torch_library(), copy)
+    assert _ids(done.stderr) == ["torch-library-twice"]
+
+
+def test_runtime_that_is_too_old():
+    text = "[myops] libmyops_ort.so needs ONNX Runtime 1.16 or newer. Received 1.15.1. Upgrade"
+    assert _ids(text) == ["onnxruntime-too-old"]
