@@ -81,6 +81,12 @@ class Elf:
         folders = [folder for text in texts for folder in text.split(":") if folder]
         return [re.sub(r"\$\{?ORIGIN\}?", lambda _: origin, folder) for folder in folders]
 
+    @property
+    def inherited_path(self) -> list[str]:
+        """Folders that an executable hands down to all it loads: DT_RPATH, unless DT_RUNPATH is
+        there."""
+        return [] if self._tags("DT_RUNPATH") else self.run_path
+
     @functools.cached_property
     def _needs(self) -> list[tuple[str, dict[int, str]]]:
         section = self._section(".gnu.version_r")
@@ -175,7 +181,7 @@ class Search:
 
     Attributes:
         first: folders whose libraries the process has already loaded (torch's own).
-        variable: folders of LD_LIBRARY_PATH.
+        variable: folders of the executable and of LD_LIBRARY_PATH.
         system: folders of the system.
     """
 
@@ -210,6 +216,13 @@ def host_architecture() -> tuple[str, int, bool] | None:
     return None
 
 
+def inherited_folders() -> list[str]:
+    """Folders of this Python's executable; conda's libraries are found that way."""
+    with contextlib.suppress(*UNREADABLE), Elf(Path(sys.executable).resolve()) as elf:
+        return elf.inherited_path
+    return []
+
+
 def system_folders(root: str = "/etc/ld.so.conf") -> list[str]:
     """The loader's folders: those of ld.so.conf, then the built-in ones."""
     found = _configured(Path(root))
@@ -242,7 +255,7 @@ def closure(library: Elf, search: Search) -> Iterator[tuple[list[Elf], list[str]
         missing: list[str] = []
         while waiting:
             name, requester = waiting.pop(0)
-            if name in loaded:
+            if name in loaded or name in missing:
                 continue
             path = search.find(name, requester)
             if path is None:

@@ -160,7 +160,7 @@ def _threads(facts: Facts, wanted: Wanted) -> Iterator[Finding]:
     named = "intra_op_num_threads" if wanted.threads else "ONNX Runtime's default pool"
     openmp = facts.omp_threads if facts.omp_threads and facts.omp_threads > 1 else 0
     asked = []
-    if wanted.threads or pool > usable:
+    if wanted.threads or (facts.ort_packages and pool > usable):
         asked.append((pool, f"{named} is {pool}"))
     if openmp:
         asked.append((openmp, f"OMP_NUM_THREADS is {openmp}"))

@@ -81,6 +81,11 @@ def _not_imported(found: re.Match[str]) -> list[str]:
     return ["domain-case"] if found["domain"].lower() == DOMAIN else []
 
 
+def _imports(found: re.Match[str]) -> list[str]:
+    kinds = {"0": "domain-not-imported", "1": "domain-version"}
+    return [kinds.get(found["count"], "domain-imported-twice")]
+
+
 def _implementation(found: re.Match[str]) -> list[str]:
     # ONNX Runtime 1.16 and 1.17 say this of our operators, too; they have all versions, not dtypes.
     return ["node-dtype" if found["name"] in _OPS and found["version"] == "1" else "kernel-missing"]
@@ -176,6 +181,25 @@ _RULES: tuple[Rule, ...] = (
     ),
 )
 
+# What myops.ort says before ONNX Runtime can.
+_OURS: tuple[Rule, ...] = (
+    (r"the domain of our operators is", ["domain-case"]),
+    (r"should import domain .*? Received (?P<count>\d+) imports", _imports),
+    (r"the plugin offers ", ["node-unknown"]),
+    (rf"(?:{_ANY_OP}) takes \d+ inputs.*? with an empty one", ["node-input-empty"]),
+    (rf"(?:{_ANY_OP}) takes \d+ inputs?\.", ["node-input-count"]),
+    (rf"(?:{_ANY_OP}) has \d+ outputs?\.", ["node-output-count"]),
+    (rf"the attributes of (?:{_ANY_OP}) are", ["node-attribute-unknown"]),
+    (rf"(?:{_ANY_OP}) takes float", ["node-dtype"]),
+    (r"without the plugin the model should hold a function", ["plugin-not-registered"]),
+    (r"the plugin should be a file", ["library-missing"]),
+    (r"the model file should exist", ["model-missing"]),
+    (r"should be a whole ONNX model", ["model-damaged"]),
+    (r"providers should be among those of the installed onnxruntime", ["provider-absent"]),
+    (r"should be installed beside the package|need a build made where", ["library-not-built"]),
+    (r"\b(?:torch|onnxruntime) should be installed", ["package-missing"]),
+)
+
 # Without the loader's own words, which torch hides in the error's cause.
 _LAST: tuple[Rule, ...] = (
     (
@@ -201,7 +225,7 @@ def explain(text: str) -> list[Match]:
         Empty where nothing in the text is known.
     """
     folded = " ".join(text.split())
-    return _matches(folded, _RULES) or _matches(folded, _LAST)
+    return _matches(folded, (*_RULES, *_OURS)) or _matches(folded, _LAST)
 
 
 def _matches(text: str, rules: tuple[Rule, ...]) -> list[Match]:

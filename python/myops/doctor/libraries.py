@@ -17,6 +17,7 @@ from myops.doctor.elf import (
     closure,
     declared_size,
     host_architecture,
+    inherited_folders,
     system_folders,
 )
 from myops.doctor.environment import Facts
@@ -39,7 +40,7 @@ def search(facts: Facts, with_torch: bool) -> Search:
     variable = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     return Search(
         first=[facts.torch_folder] if with_torch and facts.torch_folder else [],
-        variable=[folder for folder in variable if folder],
+        variable=[*inherited_folders(), *(folder for folder in variable if folder)],
         system=system_folders(),
     )
 

@@ -6,15 +6,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import myops.ort
 import numpy as np
 import onnxruntime
 import pytest
 from myops import _library
+from myops._errors import LibraryError, ModelError, UsageError
 from myops.doctor import explain_with, trial
 from myops.doctor.explain import explain
-from myops.spec import DOMAIN, SPECS
+from myops.spec import DOMAIN, SPECS, OpSpec
+from onnx import TensorProto
 
-from ..ort.support import OURS, by_hand, model, node
+from ..ort.support import OURS, by_hand, info, model, node
 from ..support import one_spec
 from .support import ENTRY, build
 
@@ -213,20 +216,24 @@ def test_torch_library_for_the_plugin():
 
 
 @one_spec
-@pytest.mark.parametrize("earlier", [False, True], ids=["fresh", "plugin seen before"])
+@pytest.mark.parametrize("earlier", [False, True], ids=["fresh", "plugin-before"])
 def test_looking_alike_sessions(spec, tmp_path, run_python, earlier):
     """A model that imports no domain, and a session without the plugin. In a process that has
-    registered the plugin for another session the texts are the same."""
+    had a session with the plugin the texts are the same."""
     code = """
         import sys, onnxruntime
-        for path in sys.argv[2:]:
-            onnxruntime.SessionOptions().register_custom_ops_library(path)
+        for plugin in sys.argv[3:]:
+            options = onnxruntime.SessionOptions()
+            options.register_custom_ops_library(plugin)
+            onnxruntime.InferenceSession(sys.argv[2], options)
         try:
             onnxruntime.InferenceSession(sys.argv[1])
         except Exception as error:
             print(error)
     """
     plugins = [_library.ort_library()] if earlier else []
+    good = tmp_path / "good.onnx"
+    good.write_bytes(model([node(spec)]))
     texts = []
     for imports, cause in (
         (OURS, ("plugin-not-registered", "possible")),
@@ -234,7 +241,7 @@ def test_looking_alike_sessions(spec, tmp_path, run_python, earlier):
     ):
         path = tmp_path / "m.onnx"
         path.write_bytes(model([node(spec)], imports=imports))
-        texts.append(run_python(code, path, *plugins).stdout)
+        texts.append(run_python(code, path, good, *plugins).stdout)
         assert _first(texts[-1], model=path) == cause
     assert (texts[0] == texts[1]) is earlier
 
@@ -314,6 +321,62 @@ def test_second_copy_of_the_torch_library(run_python, tmp_path):
     assert _ids(done.stderr) == ["torch-library-twice"]
 
 
-def test_runtime_that_is_too_old():
+def test_runtime_that_is_too_old(run_python, tmp_path):
     text = "[myops] libmyops_ort.so needs ONNX Runtime 1.16 or newer. Received 1.15.1. Upgrade"
     assert _ids(text) == ["onnxruntime-too-old"]
+    source = """
+    struct Base { const void* (*get)(unsigned); };
+    void* RegisterCustomOps(void* options, const struct Base* base) { base->get(999); return 0; }
+    """
+    library = build(tmp_path, "l.so", source)
+    code = """
+        import sys, onnxruntime
+        onnxruntime.SessionOptions().register_custom_ops_library(sys.argv[1])
+    """
+    assert _ids(run_python(code, library).stderr) == ["onnxruntime-too-old"]
+
+
+@one_spec
+def test_our_own_messages(spec, tmp_path):
+    """What ``myops.ort.session`` refuses is explained by the id that the check gives it."""
+    wrong = {
+        "domain-not-imported": model([node(spec)], imports=[]),
+        "domain-imported-twice": model([node(spec)], imports=[*OURS, *OURS]),
+        "domain-version": model([node(spec)], imports=[(DOMAIN, 7)]),
+        "domain-case": _changed(spec, domain="MyOps"),
+        "node-unknown": _changed(spec, op_type="Nothing"),
+        "node-input-empty": _changed(spec, input=["x", ""]),
+        "node-input-count": _changed(spec, input=["x", "x", "x", "x"]),
+        "node-output-count": _changed(spec, output=["y", "a", "b"]),
+        "node-attribute-unknown": model([node(spec, betta=1.0)]),
+        "node-attribute-type": model([node(spec, beta="1")]),
+        "node-dtype": model([node(spec)], [info("x", TensorProto.INT64)]),
+        "model-damaged": b"no model",
+    }
+    for id, content in wrong.items():
+        with pytest.raises(ModelError) as raised:
+            myops.ort.session(content)
+        assert _ids(str(raised.value)) == [id]
+    with pytest.raises(ModelError) as raised:
+        myops.ort.session(model([node(spec)]), plugin=False)
+    assert _ids(str(raised.value)) == ["plugin-not-registered"]
+    with pytest.raises(UsageError) as raised:
+        myops.ort.session(model([node(spec)]), providers=["QNNExecutionProvider"])
+    assert _ids(str(raised.value)) == ["provider-absent"]
+    with pytest.raises(ModelError) as raised:
+        myops.ort.session(tmp_path / "m.onnx")
+    assert _ids(str(raised.value)) == ["model-missing"]
+    with pytest.raises(LibraryError) as raised:
+        myops.ort.session(model([node(spec)]), plugin=tmp_path / "l.so")
+    assert _ids(str(raised.value)) == ["library-missing"]
+
+
+def _changed(spec: OpSpec, **changes: object) -> bytes:
+    ours = node(spec)
+    for name, value in changes.items():
+        if isinstance(value, list):
+            del getattr(ours, name)[:]
+            getattr(ours, name).extend(value)
+        else:
+            setattr(ours, name, value)
+    return model([ours])

@@ -48,9 +48,9 @@ ENTRIES = entries(
         "error",
         "The model has myops nodes but does not import the domain.",
         "Add onnx.helper.make_opsetid('myops', 1) to opset_import.",
-        "ONNX Runtime says 'No opset import for domain', or, in a process that has registered the "
-        "plugin before, the same as where the plugin is not registered. With the plugin registered "
-        "it loads the file: run myops doctor on the model.",
+        "ONNX Runtime says 'No opset import for domain', or, in a process that has had a session "
+        "with the plugin, the same as where the plugin is not registered. With the plugin it loads "
+        "the file: run myops doctor on the model.",
     ),
     (
         "domain-imported-twice",
