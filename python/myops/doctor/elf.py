@@ -20,7 +20,10 @@ from elftools.elf.elffile import ELFFile
 
 from myops import _fatbin
 
-UNREADABLE = (ELFError, OSError, ValueError, KeyError, struct.error, AssertionError, OverflowError)
+UNREADABLE = (
+    *(ELFError, OSError, struct.error, AssertionError, ArithmeticError, MemoryError),
+    *(ValueError, LookupError, TypeError, AttributeError),
+)
 """What pyelftools raises on files that are damaged in one way or another."""
 
 _SYSTEM_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
@@ -90,12 +93,18 @@ class Elf:
     @functools.cached_property
     def _needs(self) -> list[tuple[str, dict[int, str]]]:
         section = self._section(".gnu.version_r")
-        if section is None:
-            return []
-        return [
-            (need.name, {version["vna_other"]: version.name for version in versions})
-            for need, versions in section.iter_versions()
-        ]
+        found: list[tuple[str, dict[int, str]]] = []
+        # A damaged table may link in a circle; an intact one has an entry per 16 bytes.
+        left = self.path.stat().st_size // 16
+        for need, versions in () if section is None else section.iter_versions():
+            found.append((need.name, {}))
+            for version in versions:
+                found[-1][1][version["vna_other"]] = version.name
+                if (left := left - 1) < 0:
+                    raise ValueError("the table of versions has no end")
+            if (left := left - 1) < 0:
+                raise ValueError("the table of versions has no end")
+        return found
 
     @property
     def version_needs(self) -> dict[str, list[str]]:

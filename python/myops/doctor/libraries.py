@@ -220,4 +220,4 @@ def _some(names: Sequence[str]) -> str:
 
 def _named(machine: str, bits: int, little: bool) -> str:
     order = "" if little else ", big-endian"
-    return f"{machine.removeprefix('EM_').lower()}, {bits} bit{order}"
+    return f"{str(machine).removeprefix('EM_').lower()}, {bits} bit{order}"

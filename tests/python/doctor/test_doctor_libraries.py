@@ -7,6 +7,8 @@ import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from myops import _library
 from myops.doctor import libraries
 from myops.doctor.cuda import Driver, Gpu
@@ -263,3 +265,32 @@ def test_trial_agrees_with_the_file(tmp_path):
     source = f"int nowhere(void); {ENTRY} int f(void) {{ return nowhere(); }}"
     library = build(tmp_path, "l.so", source, "-Wl,-z,now")
     assert ids(libraries.try_plugin(library)) == ["undefined-symbol"]
+
+
+@pytest.fixture(scope="module")
+def small_library(tmp_path_factory):
+    source = f'#include <stdio.h>\n{ENTRY} void f(void) {{ puts("x"); }}'
+    return build(tmp_path_factory.mktemp("small"), "l.so", source)
+
+
+PLACES = st.sampled_from(["head", "tail", "any"])
+
+
+@settings(max_examples=150, deadline=5000)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["head", "tail", "any"]), st.integers(0), st.binary(max_size=9))
+    )
+)
+def test_damaged_in_any_way(small_library, damages):
+    """Whatever the bytes are, the answer is findings, and it comes."""
+    content = bytearray(small_library.read_bytes())
+    places = {"head": (0, 64), "tail": (len(content) - 2048, 2048), "any": (0, len(content))}
+    for place, number, value in damages:
+        start, length = places[place]
+        offset = start + number % length
+        content[offset : offset + len(value)] = value
+    damaged = small_library.with_name("damaged.so")
+    damaged.write_bytes(content)
+    for finding in libraries.check_plugin(damaged, HERE):
+        assert finding.evidence
