@@ -98,13 +98,14 @@ def _input_size(found: re.Match[str]) -> list[str]:
 
 Rule = tuple[str, list[str] | Callable[[re.Match[str]], list[str]]]
 
-# Best first. Texts are matched with white space folded.
+# Best first. Texts are matched with white space folded. Patterns begin at a word's begin and look
+# ahead a bounded way: a pasted log may have megabytes.
 _RULES: tuple[Rule, ...] = (
     (r"Failed to get symbol RegisterCustomOps", _entry_symbol),
     (r"undefined symbol: (?P<symbol>\w+)", _undefined),
     (
         r"(?:load (?:this )?library:? (?P<asked>\S+) (?:with error: |Because of OSError: ))?"
-        r"(?P<missing>[^\s'\":]+): cannot open shared object file",
+        r"(?<![^\s'\":])(?P<missing>[^\s'\":]+): cannot open shared object file",
         _cannot_open,
     ),
     (r"version `(?P<kind>[A-Za-z]+)[^']*' not found", _version),
@@ -113,7 +114,10 @@ _RULES: tuple[Rule, ...] = (
     (r"Bus error|SIGBUS", ["library-truncated", "library-kills-process"]),
     (r"Segmentation fault|SIGSEGV", ["library-kills-process", "node-input-empty"]),
     (r"wrong ELF class|Exec format error", ["library-wrong-architecture"]),
-    (r"(?P<domain>[\w.]+):(?P<name>\w+)\(-1\) is not a registered function/op", _not_registered),
+    (
+        r"(?<![\w.])(?P<domain>[\w.]+):(?P<name>\w+)\(-1\) is not a registered function/op",
+        _not_registered,
+    ),
     (r"No opset import for domain '(?P<domain>[^']*)'", _not_imported),
     (r"Domain already set in registry", ["plugin-registered-twice"]),
     (rf"of operator \(({_ANY_OP})\) in node \([^)]*\) is invalid", ["node-dtype"]),
@@ -121,8 +125,8 @@ _RULES: tuple[Rule, ...] = (
         r"Could not find an implementation for (?P<name>\w+)\((?P<version>\d+)\) node",
         _implementation,
     ),
-    (rf'"{DOMAIN}", -1\) : .*?has input size \d+ not in range', _input_size),
-    (rf'"{DOMAIN}", -1\) : .*?has output size \d+ not in range', ["node-output-count"]),
+    (rf'"{DOMAIN}", -1\) : .{{0,2000}}?has input size \d+ not in range', _input_size),
+    (rf'"{DOMAIN}", -1\) : .{{0,2000}}?has output size \d+ not in range', ["node-output-count"]),
     (
         r"attribute \w+ of (?:node \"[^\"]*\"|\w+) should be a (?:finite )?float",
         ["node-attribute-type"],
@@ -140,7 +144,7 @@ _RULES: tuple[Rule, ...] = (
         ["external-data-missing", "external-data-outside"],
     ),
     (
-        r"External initializer: \S+ offset: \d+ size to read: \d+ .*?out of bounds",
+        r"External initializer: \S+ offset: \d+ size to read: \d+ .{0,200}?out of bounds",
         ["external-data-short"],
     ),
     (r"[Pp]rotobuf parsing failed", ["model-damaged"]),
@@ -176,7 +180,7 @@ _RULES: tuple[Rule, ...] = (
     (r"Found no NVIDIA driver", ["driver-missing"]),
     (r"unsupported GNU version", ["nvcc-host-compiler"]),
     (
-        r"CUDA version .*?mismatches the version that was used to compile PyTorch",
+        r"CUDA version .{0,100}?mismatches the version that was used to compile PyTorch",
         ["nvcc-torch-cuda"],
     ),
 )
@@ -184,9 +188,9 @@ _RULES: tuple[Rule, ...] = (
 # What myops.ort says before ONNX Runtime can.
 _OURS: tuple[Rule, ...] = (
     (r"the domain of our operators is", ["domain-case"]),
-    (r"should import domain .*? Received (?P<count>\d+) imports", _imports),
+    (r"should import domain .{0,200}? Received (?P<count>\d+) imports", _imports),
     (r"the plugin offers ", ["node-unknown"]),
-    (rf"(?:{_ANY_OP}) takes \d+ inputs.*? with an empty one", ["node-input-empty"]),
+    (rf"(?:{_ANY_OP}) takes \d+ inputs.{{0,200}}? with an empty one", ["node-input-empty"]),
     (rf"(?:{_ANY_OP}) takes \d+ inputs?\.", ["node-input-count"]),
     (rf"(?:{_ANY_OP}) has \d+ outputs?\.", ["node-output-count"]),
     (rf"the attributes of (?:{_ANY_OP}) are", ["node-attribute-unknown"]),

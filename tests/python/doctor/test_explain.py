@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import myops.ort
@@ -380,3 +381,11 @@ def _changed(spec: OpSpec, **changes: object) -> bytes:
         else:
             setattr(ours, name, value)
     return model([ours])
+
+
+@pytest.mark.parametrize("piece", ["a", "x/", '"myops", -1) : ', "load library /a ", "a.b:c "])
+def test_long_logs(piece):
+    """The time is linear in the length."""
+    started = time.process_time()
+    assert explain(piece * (300_000 // len(piece))) == []
+    assert time.process_time() - started < 20
