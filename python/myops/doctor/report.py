@@ -17,6 +17,15 @@ from myops.doctor.environment import Facts, Wanted
 from myops.doctor.explain import explain
 from myops.doctor.findings import Finding
 
+_TORCH_SAYS = "load this library"
+
+_NAMES = (
+    rf"{_TORCH_SAYS}: (\S+)",
+    r"load library (\S+) with error",
+    r"\(required by ([^\s)]+)\)",
+    r"(?<!\S)(\S+): (?:undefined symbol|invalid ELF|file too short|wrong ELF)",
+)
+
 _SEVERITIES = ("error", "warning", "note")
 
 
@@ -152,12 +161,18 @@ def explain_with(
     if not matches or (model is None and library is None):
         return [_explanation(m.id, m.excerpt, "possible", None) for m in matches]
     facts, wanted = facts or probe.gather(), wanted or Wanted()
-    of_plugin = [] if library is None else _plugin(library, facts, load=True)
-    usable = None if _broken(of_plugin) else library or _installed(None, _library.ort_library)[0]
-    found = of_plugin + ([] if model is None else models.check(model, facts, wanted, usable))
+    found = []
+    if library is not None:
+        check_library = _torch_library if _TORCH_SAYS in text else _plugin
+        found += check_library(library, facts, load=True)
+    usable = None if _broken(found) else library or _installed(None, _library.ort_library)[0]
+    if model is not None:
+        found += models.check(model, facts, wanted, usable)
     seen = {finding.id: finding for finding in found}
-    looked_at = {"model"} if model is not None else set()
-    looked_at |= {"library"} if library is not None else set()
+    looked_at = {"model"} if model is not None and facts.packages.get("onnx") else set()
+    if library is not None and facts.packages.get("pyelftools") is not None:
+        readable = facts.torch_folder is not None or _TORCH_SAYS not in text
+        looked_at |= {"library"} if readable else set()
     result = []
     for match in matches:
         status = "ruled out" if match.entry.area in looked_at else "possible"
@@ -172,8 +187,10 @@ def _explanation(id: str, excerpt: str, status: str, finding: Finding | None) ->
 
 
 def _named_library(text: str) -> Path | None:
-    for name in re.findall(r"(/[^\s:'\"]+\.so[.\d]*)", text):
-        with contextlib.suppress(OSError):
-            if Path(name).is_file():
-                return Path(name)
+    """The library that did not load, by the words of the loader, ONNX Runtime and torch."""
+    for pattern in _NAMES:
+        for name in re.findall(pattern, text):
+            with contextlib.suppress(OSError):
+                if Path(name).is_file():
+                    return Path(name)
     return None

@@ -195,6 +195,17 @@ def test_hidden_entry(tmp_path):
     assert _first(trial.plugin(library).problem) == ("entry-symbol-hidden", "confirmed")
 
 
+def test_the_library_that_is_named(tmp_path):
+    """Not the C library, which the loader's text names first."""
+    (tmp_path / "versions").write_text("GLIBC_9.9 { global: brand_new; };")
+    flags = ("-nostdlib", "-Wl,-soname,libc.so.6", f"-Wl,--version-script={tmp_path / 'versions'}")
+    newer = build(tmp_path, "newer.so", "int brand_new(void) { return 0; }", *flags)
+    source = f"int brand_new(void); {ENTRY} int f(void) {{ return brand_new(); }}"
+    text = trial.plugin(build(tmp_path, "l.so", source, newer)).problem
+    assert f"required by {tmp_path / 'l.so'}" in text
+    assert _first(text) == ("glibc-too-old", "confirmed")
+
+
 def test_missing_file(tmp_path):
     text = trial.plugin(tmp_path / "l.so").problem
     assert _first(text) == ("library-missing", "possible")
@@ -293,7 +304,7 @@ def test_torch_says_less_than_the_loader(tmp_path):
     source = "namespace c10 { void gone(); } void use() { c10::gone(); }"
     library = build(tmp_path, "l.so", source, "-Wl,-z,now", suffix="cc")
     text = trial.torch_library(library).problem
-    assert _ids(text)[0] == "undefined-symbol"
+    assert _first(text) == ("undefined-symbol", "confirmed")
     alone = _ids(f"OSError: Could not load this library: {library}")
     assert "torch-version-mismatch" in alone
     assert "undefined-symbol" in alone
