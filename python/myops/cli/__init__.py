@@ -14,6 +14,7 @@ from myops.cli.bench import bench
 from myops.cli.check import check
 from myops.cli.common import stderr
 from myops.cli.demo import demo
+from myops.cli.doctor import doctor
 from myops.cli.export import export
 from myops.cli.golden import golden
 from myops.cli.info import info
@@ -25,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (info, export, verify, check, bench, demo):
+for command in (info, doctor, export, verify, check, bench, demo):
     app.command()(command)
 app.add_typer(golden, name="golden")
 

@@ -97,7 +97,8 @@ def register(options: Any, plugin: str | os.PathLike[str] | None = None) -> None
             WHERE,
             "ONNX Runtime should accept the plugin",
             f"{path}: {' '.join(str(error).split())}",
-            "Pass libmyops_ort.so (not the torch library libmyops.so), built for this machine",
+            "Pass libmyops_ort.so (not the torch library libmyops.so), built for this machine; "
+            f"myops doctor {path} says what is wrong with a file",
         ) from error
 
 
