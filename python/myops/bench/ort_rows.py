@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from myops.bench.profile import kernels
 from myops.bench.rivals import CHECKED, OURS, Case, Data
+from myops.ort.feeds import ort_values
 from myops.spec import DOMAIN, DOMAIN_VERSION, OpSpec
 
 LINKS = 20
@@ -93,19 +94,9 @@ def _element_type(array: npt.NDArray[Any]) -> Any:
     return array.dtype.type
 
 
-def _values(spec: OpSpec, data: Data, elements: int) -> dict[str, Any]:
-    from onnxruntime import OrtValue
-
-    values = {}
-    for name, array in zip(spec.inputs, data.inputs, strict=True):
-        few = np.ascontiguousarray(array[:elements])
-        if few.dtype.name == "bfloat16":
-            values[name] = OrtValue.ortvalue_from_numpy_with_onnx_type(
-                few.view(np.uint16), _element_type(few)
-            )
-        else:
-            values[name] = OrtValue.ortvalue_from_numpy(few)
-    return values
+def _few(spec: OpSpec, data: Data, elements: int) -> dict[str, Any]:
+    arrays = {n: a[:elements] for n, a in zip(spec.inputs, data.inputs, strict=True)}
+    return ort_values(arrays)
 
 
 def _bound(session: Any, spec: OpSpec, data: Data) -> Callable[[], object]:
@@ -139,7 +130,7 @@ def session_case(
     def result() -> npt.NDArray[np.float64]:
         return data.output[:CHECKED].astype(np.float64)
 
-    ran = kernels(model, _values(spec, data, elements=64), plugin, level)
+    ran = kernels(model, _few(spec, data, elements=64), plugin, level)
     session = ort.session(
         model, intra_op_num_threads=threads, graph_optimization_level=level, plugin=plugin
     )
