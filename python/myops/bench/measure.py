@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, sleep
 
 import numpy as np
 
@@ -20,6 +21,9 @@ WHERE = "myops.bench"
 
 MIN_SAMPLE = 200e-6
 """Seconds one sample should last at least, so that the clock's own cost does not show."""
+
+SETTLE = 3e-3
+"""Seconds after which the worker threads of an idle ONNX Runtime session sleep."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,15 @@ def orders(names: Sequence[str], rounds: int, seed: int = 0) -> Iterator[list[st
         yield order
 
 
+def rotated(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+    """One call that makes the next of ``calls`` each time: the same work on other buffers, so that
+    a call does not find in the caches what the one before it left there."""
+    if len(calls) == 1:
+        return calls[0]
+    following = itertools.cycle(calls).__next__
+    return lambda: following()()
+
+
 def _sample(call: Callable[[], object], loops: int) -> float:
     turns = range(loops)
     start = perf_counter()
@@ -95,6 +108,7 @@ def interleaved(
     *,
     seed: int = 0,
     min_sample: float = MIN_SAMPLE,
+    settle: float = 0.0,
     on_round: Callable[[], object] | None = None,
 ) -> dict[str, Timing]:
     """Times the cases against each other.
@@ -110,6 +124,9 @@ def interleaved(
         warmup: calls of each case before the first sample.
         seed: of the orders.
         min_sample: seconds; short calls are repeated until one sample lasts this long.
+        settle: seconds to wait before a case's turn. Worker threads of the case before it spin for
+            a while after its last call and would take this one's cores: give ``SETTLE`` where
+            cases have thread pools of their own.
         on_round: called after each round, for progress bars.
 
     Returns:
@@ -129,6 +146,8 @@ def interleaved(
         loops = {name: _loops(call, min_sample) for name, call in cases.items()}
         for order in orders(list(cases), rounds, seed):
             for name in order:
+                if settle:
+                    sleep(settle)
                 cases[name]()
                 samples[name].append(_sample(cases[name], loops[name]) / loops[name])
             if on_round is not None:

@@ -16,6 +16,7 @@ from myops.cli.demo import demo
 from myops.cli.export import export
 from myops.cli.info import info
 from myops.cli.profile import profile
+from myops.cli.tune import tune
 from myops.cli.verify import verify
 
 app = typer.Typer(
@@ -24,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (info, export, verify, bench, profile, demo):
+for command in (info, export, verify, bench, profile, tune, demo):
     app.command()(command)
 
 

@@ -9,9 +9,7 @@ from typing import Annotated
 import typer
 
 from myops._errors import UsageError
-from myops.cli.common import Dims, Json, Plugin, parse_dims, print_json, stderr, stdout
-
-Inputs = Annotated[Path | None, typer.Option(help=".npz file with the model's inputs.")]
+from myops.cli.common import Dims, Inputs, Json, Plugin, parse_dims, print_json, stderr, stdout
 
 
 def plugin_choice(plugin: Path | None, no_plugin: bool) -> Path | bool | None:

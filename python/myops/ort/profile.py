@@ -160,6 +160,7 @@ def profile(
     plugin: str | os.PathLike[str] | bool | None = None,
     providers: Sequence[Any] | None = None,
     trace: str | os.PathLike[str] | None = None,
+    copy_gbps: float | None = None,
     on_step: Callable[[], object] | None = None,
 ) -> Profile:
     """Runs a model with ONNX Runtime's profiler on, and once more without it.
@@ -176,6 +177,7 @@ def profile(
         plugin: another plugin file than the installed one; False registers none.
         providers: execution providers, as in ``myops.ort.session``.
         trace: where to keep the Chrome trace; not kept if None.
+        copy_gbps: this machine's copy bandwidth; measured if None.
         on_step: called after each run, ``2 * (warmup + runs)`` times, for progress bars.
 
     Returns:
@@ -209,7 +211,7 @@ def profile(
         "plugin": plugin,
         "providers": providers,
     }
-    copy_gbps = copy_bandwidth(threads=threads or len(os.sched_getaffinity(0)))
+    copy_gbps = copy_gbps or copy_bandwidth(threads=threads or len(os.sched_getaffinity(0)))
     with named(model) as (path, proto, unnamed), contextlib.ExitStack() as stack:
         arrays = model_inputs(proto, inputs, dims)
         plain = runner(session(path, **settings), arrays)
