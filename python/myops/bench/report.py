@@ -36,8 +36,8 @@ def busy_note(load: float, threads: int, cores: int) -> list[str]:
     if load + threads <= cores + 0.5:
         return []
     return [
-        f"The machine was busy at the start (load average {load:.1f} on {cores} cores): look at "
-        "the spread."
+        f"The machine was busy at the start (load average {load:.1f} on {cores} cores): other "
+        "programs disturbed these figures."
     ]
 
 

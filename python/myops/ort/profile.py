@@ -41,6 +41,9 @@ once and do little with it: memory is what limits them. Ours count, too."""
 MIN_TIMED_US = 5.0
 """A bandwidth is given for nodes that take at least this long: the profile counts microseconds."""
 
+MIN_TIMED_BYTES = 16_384
+"""And that move at least this much: the time of a smaller one is that of calling it."""
+
 MAX_EVENTS = 1_000_000
 """ONNX Runtime stops recording here."""
 
@@ -86,8 +89,9 @@ def node_rows(trace: Trace, ours: Mapping[str, set[str]], copy_gbps: float) -> l
         own = sum(call.self_us for call in calls)
         mine = _is_ours(calls[0], ours)
         moved = _moved(calls) if mine or op in ELEMENTWISE else None
-        timed = moved is not None and own / len(calls) >= MIN_TIMED_US
-        gbps = moved / own / 1e3 if timed and moved is not None else None
+        gbps = None
+        if moved is not None and own >= MIN_TIMED_US * len(calls):
+            gbps = moved / own / 1e3 if moved >= MIN_TIMED_BYTES * len(calls) else None
         shapes = {(call.inputs, call.outputs) for call in calls}
         rows.append(
             NodeRow(
@@ -204,6 +208,7 @@ def profile(
         )
     from myops.onnx.names import named
 
+    load = os.getloadavg()[0]
     step = on_step or (lambda: None)
     settings: dict[str, Any] = {
         "intra_op_num_threads": threads,
@@ -255,6 +260,7 @@ def profile(
         copy_gbps=copy_gbps,
         trace=None if trace is None else os.fspath(trace),
         machine=machine.describe(),
+        load=load,
     )
 
 

@@ -42,7 +42,8 @@ class NodeRow:
         outputs: likewise.
         shapes_vary: whether other calls had other shapes.
         bytes: read and written per call, for elementwise nodes and ours; None for others.
-        gbps: bytes / time, in 1e9 bytes per second; None where bytes are, or for short calls.
+        gbps: bytes / time, in 1e9 bytes per second; None where bytes are, or for short calls and
+            little memory.
         of_copy: ``gbps`` / the machine's copy bandwidth.
     """
 
@@ -126,6 +127,7 @@ class Profile:
         copy_gbps: the machine's copy bandwidth in GB/s, read plus written.
         trace: where the Chrome trace is; None if it was not kept.
         machine: processor and versions.
+        load: the system's load average when it began.
     """
 
     model: str
@@ -143,6 +145,7 @@ class Profile:
     copy_gbps: float
     trace: str | None
     machine: Mapping[str, str | int]
+    load: float
 
     @property
     def nodes_ms(self) -> float:
@@ -159,6 +162,8 @@ class Profile:
 
     def summary(self) -> list[str]:
         """Sentences for below the tables."""
+        from myops.bench.report import busy_note
+
         outside = max(0.0, self.run_ms - self.nodes_ms)
         lines = [
             f"{self.plain_ms:.2f} ms a run (median). With the profiler on "
@@ -192,7 +197,7 @@ class Profile:
             lines.append(f"This machine copies memory at {self.copy_gbps:.1f} GB/s.{star}")
         if any("CPU" not in row.provider for row in self.ops):
             lines.append("Nodes on an accelerator show the time of their launch.")
-        return lines
+        return lines + busy_note(self.load, self.threads or 1, int(self.machine["cores"]))
 
     def how_to_open(self) -> str:
         """What to do with the trace; empty if it was not kept."""

@@ -112,7 +112,7 @@ def test_dictionary_and_tables(flow: Path) -> None:
 
 
 def call(name: str, op: str, own: float, tensors: int = 2, **changes) -> Call:
-    tensor = Tensor("float", (1000,))
+    tensor = Tensor("float", (10_000,))
     fields = {"provider": "CPUExecutionProvider", "inside": (), "run": 0, "total_us": own}
     fields |= {"inputs": (tensor,) * (tensors - 1), "outputs": (tensor,)}
     return Call(name=name, op=op, self_us=own, **(fields | changes))
@@ -124,17 +124,19 @@ def test_bandwidth_is_bytes_over_time() -> None:
         call("conv", "Conv", 30.0),
         call("short", "Relu", 1.0),
         call("mine", "RMSNorm", 20.0),
+        call("small", "Add", 10.0, inputs=(Tensor("float", (2,)),), outputs=()),
         call("text", "Equal", 9.0, inputs=(Tensor("string", (4,)),)),
     )
-    rows = {row.name: row for row in node_rows(Trace(calls, (70.0,)), {"RMSNorm": {"mine"}}, 2.4)}
-    assert rows["add"].bytes == 12_000
-    assert rows["add"].gbps == pytest.approx(1.2)
+    rows = {row.name: row for row in node_rows(Trace(calls, (80.0,)), {"RMSNorm": {"mine"}}, 24.0)}
+    assert rows["add"].bytes == 120_000
+    assert rows["add"].gbps == pytest.approx(12)
     assert rows["add"].of_copy == pytest.approx(0.5)
-    assert rows["mine"].gbps == pytest.approx(0.4)
+    assert rows["mine"].gbps == pytest.approx(4)
     assert rows["conv"].bytes is None and rows["conv"].gbps is None
-    assert rows["short"].bytes == 8000 and rows["short"].gbps is None
+    assert rows["short"].bytes == 80_000 and rows["short"].gbps is None
+    assert rows["small"].bytes == 8 and rows["small"].gbps is None
     assert rows["text"].bytes is None
-    assert rows["conv"].share == pytest.approx(30 / 70)
+    assert rows["conv"].share == pytest.approx(30 / 80)
 
 
 def test_a_name_alone_does_not_make_a_node_ours() -> None:
