@@ -152,7 +152,7 @@ class ModelReport:
             pad_edge=False,
             padding=(0, 1, 0, 0),
         )
-        table.add_column("model", overflow="fold")
+        table.add_column("model", overflow="fold", min_width=10)
         table.add_column("runtime, level", no_wrap=True)
         for header in ("threads", "ms (IQR)", "ratio (quartiles)", "peak MB"):
             table.add_column(header, justify="right", no_wrap=True)

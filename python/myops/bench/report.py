@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -28,7 +29,10 @@ def size_label(elements: int) -> str:
 
 
 def _short(value: float) -> str:
-    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
+    """Three digits, never in powers of ten."""
+    if value >= 100 or value <= 0:
+        return f"{value:.0f}"
+    return f"{value:.{2 - math.floor(math.log10(value))}f}"
 
 
 def busy_note(load: float, threads: int, cores: int) -> list[str]:
@@ -55,8 +59,10 @@ class Spread:
         return cls(timing.median, timing.q1, timing.q3)
 
     def with_range(self) -> str:
-        """The median and, in brackets, the interquartile range."""
-        return f"{_short(self.median)} ({_short(self.q3 - self.q1)})"
+        """The median and, in brackets, the interquartile range with as many decimals."""
+        text = _short(self.median)
+        decimals = len(text.partition(".")[2])
+        return f"{text} ({self.q3 - self.q1:.{decimals}f})"
 
     def with_quartiles(self) -> str:
         """The median and, in brackets, both quartiles: for ratios."""

@@ -115,6 +115,7 @@ def bench(
     with Progress(console=stderr, transient=True) as progress:
         report = measure(progress)
     if plot is not None:
+        plot.parent.mkdir(parents=True, exist_ok=True)
         temporary = plot.with_name(f".tmp.{plot.name}")
         report.plot(temporary)
         temporary.replace(plot)

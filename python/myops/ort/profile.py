@@ -135,10 +135,20 @@ def op_rows(nodes: Sequence[NodeRow]) -> list[OpRow]:
 
 def _keep(written: Path, trace: Path) -> None:
     """Moves the profile to where the user wants it; a file there is replaced at the end only."""
-    trace.parent.mkdir(parents=True, exist_ok=True)
     temporary = trace.with_name(f".tmp.{trace.name}")
-    shutil.copyfile(written, temporary)
-    temporary.replace(trace)
+    try:
+        trace.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(written, temporary)
+        temporary.replace(trace)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise UsageError(
+            WHERE,
+            "the trace should be a file that can be written",
+            f"{trace}: {type(error).__name__}: {error}",
+            "Name another place",
+        ) from error
 
 
 def _plain_ms(run: Callable[[], Any], warmup: int, runs: int, step: Callable[[], object]) -> float:

@@ -34,13 +34,13 @@ def run(tmp_path: Path):
 
 def test_two_models(run, tmp_path: Path) -> None:
     arguments = ("a.onnx", "b.onnx", "--dim", "n=512", "--runs", "2", "--no-memory")
-    done = run(*arguments, "--plot", "m.svg", "--json")
+    done = run(*arguments, "--plot", "new/m.svg", "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert [row["model"] for row in report["rows"]] == ["a.onnx"] * 3 + ["b.onnx"] * 3
     assert report["rounds"] == 2 and report["warmup"] == 10
-    assert "<svg" in (tmp_path / "m.svg").read_text()
-    assert not list(tmp_path.glob(".tmp*"))
+    assert "<svg" in (tmp_path / "new" / "m.svg").read_text()
+    assert not list(tmp_path.rglob(".tmp*"))
     done = run("a.onnx", "--runs", "2", "--warmup", "1")
     assert "Speed of models" in done.stdout and "peak MB" in done.stdout
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from myops._errors import UsageError
-from myops.bench.report import BenchReport, Measurement, Missing, size_label
+from myops.bench.report import BenchReport, Measurement, Missing, Spread, size_label
 from myops.bench.threads import knee, parse_threads
 from rich.console import Console
 
@@ -69,6 +69,20 @@ def test_bandwidth_and_the_flag_above_copy():
     assert fast.above_copy
     headers, lines = report(measurement("myops", (0.5e-3,) * 3)).cells()
     assert lines[0][headers.index("copy")] == "160%*"
+
+
+@pytest.mark.parametrize(
+    ("samples", "text"),
+    [
+        ([1, 2, 3, 4, 5], "3.00 (2.00)"),
+        ([0.04, 0.05, 0.06], "0.0500 (0.0100)"),
+        ([1234.4, 1234.4], "1234 (0)"),
+        ([56.78, 56.78], "56.8 (0.0)"),
+        ([0, 0], "0 (0)"),
+    ],
+)
+def test_spread_as_text(samples, text):
+    assert Spread.of([float(sample) for sample in samples]).with_range() == text
 
 
 def test_notes_say_what_the_star_means():

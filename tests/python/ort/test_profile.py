@@ -97,6 +97,16 @@ def test_trace_is_kept_where_asked(flow: Path, tmp_path: Path) -> None:
     assert profiled(flow).how_to_open() == ""
 
 
+def test_trace_that_cannot_be_written(flow: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(UsageError, match="the trace should be a file that can be written"):
+        profiled(flow, trace=tmp_path / "taken")
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="the trace should be a file that can be written"):
+        profiled(flow, trace=tmp_path / "file" / "t.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "taken"]
+
+
 def test_dictionary_and_tables(flow: Path) -> None:
     found = profiled(flow)
     data = json.loads(json.dumps(found.to_dict()))
@@ -170,7 +180,7 @@ def matmul(folder: Path, external: bool) -> Path:
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["y"])],
         "g",
-        [helper.make_tensor_value_info("x", 1, ["batch", 64])],
+        [helper.make_tensor_value_info("x", 1, ["batch", "width"])],
         [helper.make_tensor_value_info("y", 1, ["batch", 64])],
         [weight],
     )
@@ -185,7 +195,7 @@ def test_weights_beside_the_model(tmp_path: Path, external: bool) -> None:
     path = matmul(tmp_path, external)
     files = {file.name for file in tmp_path.iterdir()}
     assert ("m.bin" in files) == external
-    found = profiled(path, inputs=None, dims={"batch": 3})
+    found = profiled(path, inputs=None, dims={"batch": 3, "width": 64})
     assert [node.name for node in found.nodes] == ["MatMul_y"]
     assert found.inputs == {"x": "float32[3, 64]"}
     assert {file.name for file in tmp_path.iterdir()} == files
@@ -209,4 +219,4 @@ def test_errors(flow: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="the model file should exist"):
         profiled(tmp_path / "none.onnx")
     with pytest.raises(UsageError, match=r"should run on its inputs \(x float32\[2, 5\]\)"):
-        profiled(matmul(tmp_path, False), inputs={"x": np.ones((2, 5), np.float32)})
+        profiled(matmul(tmp_path, False), inputs=None, dims={"width": 5})
