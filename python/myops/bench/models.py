@@ -106,10 +106,10 @@ def _points(
                 ours=node.ours,
                 bytes=node.bytes,
                 us=node.median_us,
-                gbps=node.bytes / node.median_us / 1e3,
+                gbps=node.gbps,
             )
             for node in found.memory_bound()
-            if node.bytes is not None and node.median_us > 0
+            if node.bytes is not None and node.gbps is not None
         ]
     return points
 

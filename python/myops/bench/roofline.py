@@ -36,13 +36,14 @@ def _bytes_label(value: float, _: object = None) -> str:
 
 def _finish(axes: Axes, roof: float, threads: int, highest: float, log: bool) -> None:
     """Scales, labels and the roof."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     label = f"copy roof: {roof:.1f} GB/s, {threads} thread{'s' * (threads > 1)}"
     axes.axhline(roof, color="0.2", linewidth=1.5, linestyle="--", label=label)
     axes.set_xscale("log")
     if log:
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylim(bottom=None if log else 0, top=1.15 * max(roof, highest))
     axes.xaxis.set_major_formatter(FuncFormatter(_bytes_label))

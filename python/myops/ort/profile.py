@@ -89,10 +89,15 @@ def node_rows(trace: Trace, ours: Mapping[str, set[str]], copy_gbps: float) -> l
         own = sum(call.self_us for call in calls)
         mine = _is_ours(calls[0], ours)
         moved = _moved(calls) if mine or op in ELEMENTWISE else None
-        gbps = None
-        if moved is not None and own >= MIN_TIMED_US * len(calls):
-            gbps = moved / own / 1e3 if moved >= MIN_TIMED_BYTES * len(calls) else None
         shapes = {(call.inputs, call.outputs) for call in calls}
+        mean = own / len(calls)
+        median = float(np.median([call.self_us for call in calls]))
+        per_call = None if moved is None else moved / len(calls)
+        # The median is what the node needs when nothing disturbs it, where its calls are alike.
+        time = mean if len(shapes) > 1 else median
+        gbps = None
+        if per_call is not None and time >= MIN_TIMED_US and per_call >= MIN_TIMED_BYTES:
+            gbps = per_call / time / 1e3
         rows.append(
             NodeRow(
                 name=name,
@@ -102,15 +107,15 @@ def node_rows(trace: Trace, ours: Mapping[str, set[str]], copy_gbps: float) -> l
                 provider=provider,
                 inside="/".join(inside),
                 calls=len(calls) / runs,
-                mean_us=own / len(calls),
-                median_us=float(np.median([call.self_us for call in calls])),
+                mean_us=mean,
+                median_us=median,
                 self_us=own / runs,
                 total_us=sum(call.total_us for call in calls) / runs,
                 share=own / whole,
                 inputs=tuple(map(str, calls[0].inputs)),
                 outputs=tuple(map(str, calls[0].outputs)),
                 shapes_vary=len(shapes) > 1,
-                bytes=None if moved is None else round(moved / len(calls)),
+                bytes=None if per_call is None else round(per_call),
                 gbps=gbps,
                 of_copy=None if gbps is None else gbps / copy_gbps,
             )

@@ -42,8 +42,8 @@ class NodeRow:
         outputs: likewise.
         shapes_vary: whether other calls had other shapes.
         bytes: read and written per call, for elementwise nodes and ours; None for others.
-        gbps: bytes / time, in 1e9 bytes per second; None where bytes are, or for short calls and
-            little memory.
+        gbps: bytes / median time (mean, where shapes vary), in 1e9 bytes per second; None where
+            bytes are, or for short calls and little memory.
         of_copy: ``gbps`` / the machine's copy bandwidth.
     """
 
@@ -261,7 +261,7 @@ class Profile:
         table = _table(_title("Elementwise nodes", rows, found))
         for header in ("node", "op"):
             table.add_column(header, no_wrap=True)
-        for header in ("share", "us/call", "kB", "GB/s", "of copy"):
+        for header in ("share", "us (median)", "kB", "GB/s", "of copy"):
             table.add_column(header, justify="right", no_wrap=True)
         for row in rows:
             assert row.bytes is not None and row.gbps is not None and row.of_copy is not None
@@ -270,7 +270,7 @@ class Profile:
                 _elided(row.full_name),
                 _label(row),
                 f"{row.share:.1%}",
-                f"{row.mean_us:.1f}",
+                f"{row.median_us:.1f}",
                 f"{row.bytes / 1e3:.0f}",
                 f"{row.gbps:.1f}",
                 f"{row.of_copy:.0%}{flag}",

@@ -149,6 +149,19 @@ def test_bandwidth_is_bytes_over_time() -> None:
     assert rows["conv"].share == pytest.approx(30 / 80)
 
 
+def test_bandwidth_is_that_of_an_undisturbed_call() -> None:
+    times = (10.0, 10.0, 1000.0)
+    calls = tuple(call("a", "Relu", time, run=run) for run, time in enumerate(times))
+    (row,) = node_rows(Trace(calls, times), {}, 10.0)
+    assert (row.median_us, row.mean_us) == (10, 340)
+    assert row.gbps == pytest.approx(8)
+    # Calls on other shapes are not alike: their mean it is.
+    longer = call("a", "Relu", 70.0, run=3, inputs=(Tensor("float", (50_000,)),))
+    (row,) = node_rows(Trace((*calls[:2], longer), times), {}, 10.0)
+    assert row.shapes_vary
+    assert row.gbps == pytest.approx((80_000 * 2 + 240_000) / 3 / 30 / 1e3)
+
+
 def test_a_name_alone_does_not_make_a_node_ours() -> None:
     calls = (
         call("gelu", "Gelu", 9.0),
