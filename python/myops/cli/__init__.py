@@ -18,6 +18,8 @@ from myops.cli.doctor import doctor
 from myops.cli.export import export
 from myops.cli.golden import golden
 from myops.cli.info import info
+from myops.cli.profile import profile
+from myops.cli.tune import tune
 from myops.cli.verify import verify
 
 app = typer.Typer(
@@ -26,7 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (info, doctor, export, verify, check, bench, demo):
+for command in (info, doctor, export, verify, check, profile, bench, tune, demo):
     app.command()(command)
 app.add_typer(golden, name="golden")
 
