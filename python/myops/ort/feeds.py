@@ -36,9 +36,9 @@ def model_inputs(
     Raises:
         UsageError: the inputs do not fit, or ``dims`` names a dim the model does not have.
     """
-    from myops.verify.model import _load_inputs
+    from myops.verify.inputs import load_inputs
 
-    return _load_inputs(inputs, model, dims)
+    return load_inputs(inputs, model, dims)
 
 
 def ort_values(arrays: Arrays) -> dict[str, Any]:
