@@ -41,7 +41,7 @@ def test_clean(run, tmp_path):
     done = run("m.onnx", _library.ort_library())
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Nothing found." in done.stdout
-    done = run("--json")
+    done = run("--json", "--no-load")
     assert done.returncode == 0
     data = json.loads(done.stdout)
     assert data["ok"] is True
@@ -53,7 +53,7 @@ def test_clean(run, tmp_path):
 def test_findings(run, tmp_path):
     library = build(tmp_path, "l.so", ENTRY, suffix="cc")
     (tmp_path / "m.onnx").write_bytes(model([node(SPECS[0])], imports=[]))
-    done = run(library, "m.onnx", "--json")
+    done = run(library, "m.onnx", "--json", "--no-load")
     assert done.returncode == 1, done.stderr
     data = json.loads(done.stdout)
     assert data["ok"] is False
