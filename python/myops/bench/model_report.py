@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from myops._tables import compact_table
 from myops.bench.report import Spread, busy_note
 from myops.bench.threads import TOLERANCE, knee
 from myops.ort.tune_report import SAME
@@ -140,18 +141,7 @@ class ModelReport:
 
     def table(self) -> Table:
         """For a terminal; rows with the plugin in bold, a line between numbers of threads."""
-        from rich import box
-        from rich.table import Table
-
-        table = Table(
-            title="Speed of models",
-            caption="\n".join(self.notes()),
-            title_justify="left",
-            caption_justify="left",
-            box=box.SIMPLE,
-            pad_edge=False,
-            padding=(0, 1, 0, 0),
-        )
+        table = compact_table("Speed of models", self.notes())
         table.add_column("model", overflow="fold", min_width=10)
         table.add_column("runtime, level", no_wrap=True)
         for header in ("threads", "ms (IQR)", "ratio (quartiles)", "peak MB"):

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich import box
 from rich.table import Table
 
+from myops._tables import compact_table
 from myops.bench.measure import Timing
 from myops.bench.rivals import OURS
 from myops.bench.threads import TOLERANCE, knee
@@ -303,15 +303,7 @@ class BenchReport:
     def table(self) -> Table:
         """For a terminal; our rows in bold, a line between what did not run against each other."""
         headers, lines = self.cells()
-        table = Table(
-            title=self.title(),
-            caption="\n".join(self.notes()),
-            title_justify="left",
-            caption_justify="left",
-            box=box.SIMPLE,
-            pad_edge=False,
-            padding=(0, 1, 0, 0),
-        )
+        table = compact_table(self.title(), self.notes())
         left = ("op", "dtype", "in", "row", "kernels")
         for header in headers:
             justify: Any = "left" if header in left else "right"

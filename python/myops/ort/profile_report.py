@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from myops._tables import compact_table
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -210,7 +212,7 @@ class Profile:
 
     def op_table(self) -> Table:
         """Per operator, for a terminal; ours in bold."""
-        table = _table(f"Operators: {self.model}")
+        table = compact_table(f"Operators: {self.model}")
         for header in ("op", "EP"):
             table.add_column(header, no_wrap=header == "EP")
         for header in ("share", "ms/run", "nodes", "calls", "us/call"):
@@ -231,7 +233,7 @@ class Profile:
     def node_table(self, top: int | None = 20) -> Table:
         """Per node, for a terminal: the ``top`` slowest, or all if None; ours in bold."""
         rows = self.nodes[:top]
-        table = _table(_title("Nodes", rows, self.nodes))
+        table = compact_table(_title("Nodes", rows, self.nodes))
         for header in ("node", "op", "EP"):
             table.add_column(header, no_wrap=True)
         for header in ("share", "us/call", "calls"):
@@ -258,7 +260,7 @@ class Profile:
         """What the nodes that memory limits reach, for a terminal."""
         found = self.memory_bound()
         rows = found[:top]
-        table = _table(_title("Elementwise nodes", rows, found))
+        table = compact_table(_title("Elementwise nodes", rows, found))
         for header in ("node", "op"):
             table.add_column(header, no_wrap=True)
         for header in ("share", "us (median)", "kB", "GB/s", "of copy"):
@@ -302,12 +304,3 @@ def _elided(name: str, width: int = 30) -> str:
 def _title(what: str, shown: list[NodeRow], found: list[NodeRow]) -> str:
     rest = len(found) > len(shown)
     return what + (f", the slowest {len(shown)} of {len(found)}" if rest else "")
-
-
-def _table(title: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    return Table(
-        title=title, title_justify="left", box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0)
-    )

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from myops._tables import compact_table
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -111,18 +113,7 @@ class Tuning:
 
     def table(self) -> Table:
         """For a terminal; the best row in bold."""
-        from rich import box
-        from rich.table import Table
-
-        table = Table(
-            title=f"Settings for {self.model}",
-            caption="\n".join(self.notes()),
-            title_justify="left",
-            caption_justify="left",
-            box=box.SIMPLE,
-            pad_edge=False,
-            padding=(0, 1, 0, 0),
-        )
+        table = compact_table(f"Settings for {self.model}", self.notes())
         table.add_column("threads", justify="right")
         for header in ("level", "plugin"):
             table.add_column(header)
