@@ -12,7 +12,7 @@ CMAKE_PYTHON := -DPython_EXECUTABLE=$(BIN)/python
 SOURCES := $(shell find native python cmake third_party CMakeLists.txt pyproject.toml -type f -not -name '*.pyc')
 CXX_FILES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
 
-.PHONY: demo test test-native test-python test-gpu asan lint format bench dev lock clean help
+.PHONY: demo test test-native test-python test-gpu bench-gpu asan docs lint format bench dev lock clean help
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -44,9 +44,14 @@ test-native: $(VENV)/.requirements ## The C++ tests, once per instruction set of
 test-python: $(VENV)/.installed ## The Python and packaging tests
 	$(BIN)/python -m pytest
 
-test-gpu: $(VENV)/.requirements ## The tests that need a GPU, with the torch of PYTHON's environment
+# No virtual environment of ours: that would have a CPU-only torch.
+test-gpu: ## The tests that need a GPU, with the torch and build tools of PYTHON's environment
+	$(PYTHON) -c 'import torch, pytest, scikit_build_core, nanobind'
 	$(PYTHON) -m pip install --quiet --no-build-isolation --no-deps --force-reinstall -C cmake.define.MYOPS_CUDA=ON .
 	$(PYTHON) -m pytest tests/gpu
+
+bench-gpu: ## Bandwidth of the CUDA kernels, with what `make test-gpu` installed
+	$(PYTHON) benchmarks/gpu/bandwidth.py
 
 asan: $(VENV)/.requirements ## The C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	cmake --preset asan $(CMAKE_PYTHON) --log-level=NOTICE
@@ -62,6 +67,10 @@ lint: $(VENV)/.requirements ## ruff, mypy, clang-format
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+
+# The notices are about what comes after the installed release of mkdocs.
+docs: $(VENV)/.installed ## The documentation, into build/site; warnings are errors
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet
 
 format: $(VENV)/.requirements ## Format Python and C++
 	$(BIN)/ruff check --fix .

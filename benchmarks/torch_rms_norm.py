@@ -13,7 +13,8 @@ import numpy as np
 from claims import Claim, Contest, Goal, Setup, contest_script, main
 from myops._errors import UsageError
 from myops._library import load_torch_library
-from myops.bench.rivals import CHECKED, OURS, Case, aligned, numpy_dtype, tensor_on
+from myops.bench.rivals import CHECKED, OURS, Case, aligned, numpy_dtype
+from myops.bench.torch_rows import tensor_on
 
 WIDTH = 1024
 EPS = 1e-6

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from claims import Claim, Contest, Goal, Setup, contest_script, main
 from myops.bench.agreement import expected_result
-from myops.bench.rivals import CHECKED, Case, Data, aligned, tensor_on
+from myops.bench.rivals import CHECKED, Case, Data, aligned
+from myops.bench.torch_rows import tensor_on
 from myops.spec import SWISH
 
 DENSE = (Goal(65_536, 1.05), Goal(3_145_728, 1.05))

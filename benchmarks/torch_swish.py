@@ -12,7 +12,8 @@ import ctypes
 import numpy as np
 from claims import Claim, Contest, Goal, Setup, contest_script, main
 from myops.bench.agreement import expected_result
-from myops.bench.rivals import CHECKED, Case, Data, torch_cases
+from myops.bench.rivals import CHECKED, Case, Data
+from myops.bench.torch_rows import torch_cases
 from myops.spec import SWISH
 
 WORK = "Swish forward"

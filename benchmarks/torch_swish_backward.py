@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from claims import Claim, Contest, Goal, Setup, contest_script, main
 from myops._library import load_torch_library
-from myops.bench.rivals import CHECKED, OURS, Case, Data, tensor_on
+from myops.bench.rivals import CHECKED, OURS, Case, Data
+from myops.bench.torch_rows import tensor_on
 from myops.spec import SWIGLU
 
 CLAIMS = (

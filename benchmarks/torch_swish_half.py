@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from claims import Claim, Contest, Goal, Setup, contest_script, main
 from myops.bench.agreement import expected_result
-from myops.bench.rivals import Data, torch_cases
+from myops.bench.rivals import Data
+from myops.bench.torch_rows import torch_cases
 from myops.spec import SWISH
 
 CLAIMS = (

@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 from claims import Claim, Contest, Goal, Setup, contest_script, main
 from myops.bench.agreement import expected_result
-from myops.bench.rivals import CHECKED, Case, Data, tensor_on
+from myops.bench.rivals import CHECKED, Case, Data
+from myops.bench.torch_rows import tensor_on
 from myops.spec import SWISH
 
 CLAIMS = (

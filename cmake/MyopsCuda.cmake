@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Whether and for which GPUs CUDA kernels are built: sets MYOPS_WITH_CUDA and
-# CMAKE_CUDA_ARCHITECTURES.
+# Whether, how and for which GPUs CUDA kernels are built: sets MYOPS_WITH_CUDA,
+# CMAKE_CUDA_ARCHITECTURES, and what the build says about itself, MYOPS_CUDA_ARCHITECTURES (as text)
+# and MYOPS_CUDA_COMPILER.
 include_guard()
 
 # myops_torch_architectures(<output> <TORCH_CUDA_ARCH_LIST>): "8.0;8.6 8.9+PTX" as CMake spells it,
@@ -22,7 +23,43 @@ function(myops_torch_architectures output list)
   set(${output} "${found}" PARENT_SCOPE)
 endfunction()
 
+# myops_major_architectures(<output> <nvcc>): the oldest architecture this nvcc knows, all major ones,
+# and PTX of the newest for GPUs to come.
+function(myops_major_architectures output nvcc)
+  execute_process(COMMAND ${nvcc} --list-gpu-arch OUTPUT_VARIABLE text RESULT_VARIABLE code)
+  string(REGEX MATCHALL "[0-9]+" known "${text}")
+  if(code OR NOT known)
+    message(FATAL_ERROR "[myops] ${nvcc} --list-gpu-arch should list architectures. Received "
+                        "\"${text}\". Set CMAKE_CUDA_ARCHITECTURES.")
+  endif()
+  list(GET known 0 oldest)
+  set(major ${known})
+  list(FILTER major INCLUDE REGEX "0$")
+  list(PREPEND major ${oldest})
+  list(REMOVE_DUPLICATES major)
+  list(GET major -1 newest)
+  list(TRANSFORM major APPEND -real)
+  set(${output} ${major} ${newest}-virtual PARENT_SCOPE)
+endfunction()
+
+# myops_host_compiler_limit(<output> <toolkit include folder>): the newest GNU compiler nvcc accepts.
+function(myops_host_compiler_limit output include)
+  set(text "")
+  if(EXISTS ${include}/crt/host_config.h)
+    file(STRINGS ${include}/crt/host_config.h text REGEX "__GNUC__ > [0-9]+")
+  endif()
+  if(text MATCHES "__GNUC__ > ([0-9]+)")
+    set(${output} ${CMAKE_MATCH_1} PARENT_SCOPE)
+  else()
+    set(${output} unknown PARENT_SCOPE)
+  endif()
+endfunction()
+
 set(MYOPS_WITH_CUDA OFF)
+set(MYOPS_CUDA_ARCHITECTURES "")
+set(MYOPS_CUDA_COMPILER "")
+# Bits equal to the CPU's need the fused operations to be those written in the source.
+set(MYOPS_CUDA_FLAGS --fmad=false --expt-relaxed-constexpr)
 if(NOT MYOPS_CUDA STREQUAL "OFF")
   include(CheckLanguage)
   check_language(CUDA)
@@ -33,15 +70,18 @@ if(NOT MYOPS_CUDA STREQUAL "OFF")
       elseif(DEFINED ENV{TORCH_CUDA_ARCH_LIST})
         myops_torch_architectures(CMAKE_CUDA_ARCHITECTURES "$ENV{TORCH_CUDA_ARCH_LIST}")
       else()
-        # The major ones, and PTX of the newest for GPUs to come.
-        set(CMAKE_CUDA_ARCHITECTURES all-major)
+        myops_major_architectures(CMAKE_CUDA_ARCHITECTURES ${CMAKE_CUDA_COMPILER})
       endif()
     endif()
     enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
     set(MYOPS_WITH_CUDA ON)
-    message(STATUS "myops: CUDA ${CMAKE_CUDA_COMPILER_VERSION} with host compiler "
-                   "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, architectures "
-                   "${CMAKE_CUDA_ARCHITECTURES}")
+    list(JOIN CMAKE_CUDA_ARCHITECTURES " " MYOPS_CUDA_ARCHITECTURES)
+    myops_host_compiler_limit(limit ${CUDAToolkit_INCLUDE_DIRS})
+    string(CONCAT MYOPS_CUDA_COMPILER "nvcc ${CMAKE_CUDA_COMPILER_VERSION}, host compiler "
+           "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} (up to GNU ${limit})")
+    message(STATUS "myops: CUDA with ${MYOPS_CUDA_COMPILER}")
+    message(STATUS "myops: CUDA architectures ${MYOPS_CUDA_ARCHITECTURES}")
   elseif(MYOPS_CUDA STREQUAL "ON")
     message(FATAL_ERROR "[myops] MYOPS_CUDA=ON needs nvcc. Received none. Install the CUDA toolkit, "
                         "name nvcc in CUDACXX, or configure with -DMYOPS_CUDA=OFF.")

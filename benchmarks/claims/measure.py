@@ -11,7 +11,8 @@ from typing import Any
 import numpy.typing as npt
 from myops.bench import interleaved
 from myops.bench.agreement import check_case
-from myops.bench.rivals import Case, torch_threads
+from myops.bench.rivals import Case
+from myops.bench.torch_rows import torch_threads
 
 from claims.model import Claim, Goal, Row, Script, Settings
 

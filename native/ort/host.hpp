@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "broadcast.hpp"
+#include "myops/broadcast.hpp"
 #include "op.hpp"
 
 namespace myops::ort {
@@ -23,7 +23,9 @@ inline constexpr int parallel_for_since = 17;
     if (OrtStatus* error_ = (call); error_ != nullptr) return error_; \
   } while (0)
 
-inline const CustomOp& self(const OrtCustomOp* op) { return *static_cast<const CustomOp*>(op); }
+inline const OpConfig& self(const OrtCustomOp* op) {
+  return static_cast<const CustomOp*>(op)->config;
+}
 
 inline OrtStatus* fail(const OrtApi* api, const Status& status) {
   // Not ORT_EP_FAIL: onnxruntime's Python wrapper answers that one by trying other providers.
@@ -34,7 +36,8 @@ inline OrtStatus* fail(const OrtApi* api, const Status& status) {
 struct NodeName {
   char text[128] = "";
 
-  NodeName(const CustomOp& op, const OrtKernelInfo* node) {
+  NodeName() = default;
+  NodeName(const OpConfig& op, const OrtKernelInfo* node) {
     std::size_t size = sizeof text;
     OrtStatus* status = op.runtime.api->KernelInfo_GetNodeName(node, text, &size);
     if (status != nullptr) {
@@ -46,7 +49,7 @@ struct NodeName {
 
 /// The attribute's value; its default where the node does not have it. Any other failure, such as
 /// a string where a number should be, is the model's error and must not become the default.
-inline OrtStatus* read_attribute(const CustomOp& op, const OrtKernelInfo* node, std::size_t index,
+inline OrtStatus* read_attribute(const OpConfig& op, const OrtKernelInfo* node, std::size_t index,
                                  double* value) {
   const AttributeInfo& attribute = op.info->attributes[index];
   float given = 0;
@@ -69,7 +72,7 @@ inline OrtStatus* read_attribute(const CustomOp& op, const OrtKernelInfo* node, 
 }
 
 /// All attributes of the node, checked.
-inline OrtStatus* read_attributes(const CustomOp& op, const OrtKernelInfo* node, double* values) {
+inline OrtStatus* read_attributes(const OpConfig& op, const OrtKernelInfo* node, double* values) {
   for (std::size_t i = 0; i < op.info->attribute_count; ++i) {
     MYOPS_RETURN_IF_ERROR(read_attribute(op, node, i, &values[i]));
   }
@@ -142,6 +145,20 @@ struct ShapeText {
 /// Where the value's elements are. The C API has no accessor for reading only.
 inline OrtStatus* read_data(const OrtApi* api, const OrtValue* value, void** data) {
   return api->GetTensorMutableData(const_cast<OrtValue*>(value), data);
+}
+
+inline std::int64_t most_tasks_of(const Runtime& runtime) {
+  return runtime.api_version >= parallel_for_since ? most_tasks : 1;
+}
+
+/// `run(work, task)` for every task: one on the calling thread, more on the session's pool.
+inline OrtStatus* run_tasks(const OrtApi* api, OrtKernelContext* context, std::int64_t tasks,
+                            void (*run)(void* work, std::size_t task), void* work) {
+  if (tasks > 1) {
+    return api->KernelContext_ParallelFor(context, run, static_cast<std::size_t>(tasks), 0, work);
+  }
+  if (tasks == 1) run(work, 0);
+  return nullptr;
 }
 
 }  // namespace myops::ort

@@ -7,28 +7,34 @@
 #include <type_traits>
 
 #include "host.hpp"
+#include "myops/cuda.hpp"
+#include "watch.hpp"
 
 namespace myops::ort {
 namespace {
 
 struct Kernel {
   const OpInfo* info;
+  DType dtype;
+  NodeName node;
   Runtime runtime;
-  std::int64_t most_tasks;
   NormKernels functions;
+  CudaNormKernels cuda_functions;  // where the node is the CUDA provider's
   std::int64_t element_bytes;
   double eps;
 };
 
 OrtStatus* create_kernel(const OrtCustomOp* base, const OrtApi*, const OrtKernelInfo* node,
                          void** result) noexcept {
-  const CustomOp& op = self(base);
+  const OpConfig& op = self(base);
   std::unique_ptr<Kernel> kernel(new (std::nothrow) Kernel{});
   if (kernel == nullptr) return op.runtime.api->CreateStatus(ORT_FAIL, "[myops] out of memory.");
   kernel->info = op.info;
+  kernel->dtype = op.dtype;
+  if (checks_finite()) kernel->node = NodeName(op, node);
   kernel->runtime = op.runtime;
-  kernel->most_tasks = op.runtime.api_version >= parallel_for_since ? most_tasks : 1;
   kernel->functions = norm_kernels(op.dtype);
+  if (op.provider == Provider::cuda) kernel->cuda_functions = cuda_norm_kernels(op.dtype);
   kernel->element_bytes = static_cast<std::int64_t>(element_size(op.dtype));
   MYOPS_RETURN_IF_ERROR(read_attributes(op, node, &kernel->eps));
   *result = kernel.release();
@@ -61,6 +67,24 @@ void run_task(void* data, std::size_t task) noexcept {
   part.sum = at_row(part.sum, offset);
   part.rows = left < work.grain ? left : work.grain;
   work.kernel->functions.forward(part);
+}
+
+void watch_results(const Work& work) {
+  const Kernel& kernel = *work.kernel;
+  const NormForward& call = work.call;
+  const auto values_at = [&](std::int64_t index, ValuesText& values) {
+    values.add("x", element_value(call.x, kernel.dtype, index));
+    if (call.residual != nullptr) {
+      values.add("residual", element_value(call.residual, kernel.dtype, index));
+    }
+    values.add("weight", element_value(call.weight, kernel.dtype, index % call.width));
+  };
+  const std::int64_t count = call.rows * call.width;
+  for (const void* output : {call.sum, call.y}) {
+    if (output == nullptr) continue;
+    watch(kernel.info->name, kernel.node, kernel.info->output_names[output == call.y ? 0 : 1],
+          output, kernel.dtype, count, values_at);
+  }
 }
 
 struct Input {
@@ -118,14 +142,17 @@ OrtStatus* compute(void* state, OrtKernelContext* context) noexcept {
   work.call.rows = x.shape.count / width;
   work.call.width = width;
   work.call.eps = kernel.eps;
-  const TaskPlan plan = plan_rows(work.call.rows, width, kernel.most_tasks);
-  work.grain = plan.grain;
-  if (plan.tasks == 1) {
-    run_task(&work, 0);
-    return nullptr;
+  if (kernel.cuda_functions.forward != nullptr) {
+    void* stream = nullptr;
+    MYOPS_RETURN_IF_ERROR(api->KernelContext_GetGPUComputeStream(context, &stream));
+    const Status status = kernel.cuda_functions.forward(work.call, stream);
+    return status.ok() ? nullptr : fail(api, status);
   }
-  return api->KernelContext_ParallelFor(context, run_task, static_cast<std::size_t>(plan.tasks), 0,
-                                        &work);
+  const TaskPlan plan = plan_rows(work.call.rows, width, most_tasks_of(kernel.runtime));
+  work.grain = plan.grain;
+  OrtStatus* error = run_tasks(api, context, plan.tasks, run_task, &work);
+  if (error == nullptr && checks_finite()) watch_results(work);
+  return error;
 }
 
 // x -> sum, residual -> y.
@@ -134,17 +161,17 @@ constexpr int in_place_outputs[] = {1, 0};
 
 }  // namespace
 
-void init_norm_op(CustomOp& op, const Runtime& runtime, const OpInfo& info, DType dtype) noexcept {
-  init_custom_op(op, runtime, info, dtype);
+void init_norm_op(CustomOp& op, const OpConfig& config) noexcept {
+  init_custom_op(op, config);
   op.CreateKernelV2 = create_kernel;
   op.KernelComputeV2 = compute;
   op.KernelDestroy = [](void* state) noexcept { delete static_cast<Kernel*>(state); };
-  if (info.output_count == 1) return;  // as for elementwise operators
+  if (config.info->output_count == 1) return;  // as for elementwise operators
   op.GetMayInplace = [](int** inputs, int** outputs) noexcept -> std::size_t {
     // ORT only reads the arrays.
     *inputs = const_cast<int*>(in_place_inputs);
     *outputs = const_cast<int*>(in_place_outputs);
-    return 2;
+    return checks_finite() ? 0 : 2;  // a report shows the inputs
   };
 }
 

@@ -7,6 +7,8 @@
 #include <new>
 
 #include "api_version.hpp"
+#include "host.hpp"
+#include "myops/cuda.hpp"
 #include "myops/norm.hpp"
 #include "op.hpp"
 #include "ops/norm.hpp"
@@ -16,7 +18,7 @@ namespace myops::ort {
 namespace {
 
 #define MYOPS_ONE(Name, torch_name) +1
-constexpr std::size_t custom_op_count = (op_count MYOPS_NORM_OPS(MYOPS_ONE)) * dtype_count;
+constexpr std::size_t most_custom_ops = 2 * (op_count MYOPS_NORM_OPS(MYOPS_ONE)) * dtype_count;
 #undef MYOPS_ONE
 
 // ORT keeps pointers to a domain and its ops for as long as any session lives, in whatever order
@@ -24,32 +26,41 @@ constexpr std::size_t custom_op_count = (op_count MYOPS_NORM_OPS(MYOPS_ONE)) * d
 struct Domain {
   const OrtApiBase* base;
   OrtCustomOpDomain* handle;
-  std::array<CustomOp, custom_op_count> custom_ops;
+  std::array<CustomOp, most_custom_ops> custom_ops;
   Domain* next;
 };
+
+/// Adds a provider's operators; `place` has room for them.
+OrtStatus* add_ops(Domain& domain, const Runtime& runtime, Provider provider,
+                   CustomOp* place) noexcept {
+  for (std::size_t dtype = 0; dtype < dtype_count; ++dtype) {
+    const auto type = static_cast<DType>(dtype);
+    for (const OpInfo& info : ops()) {
+      init_elementwise_op(*place, {runtime, &info, type, provider});
+      MYOPS_RETURN_IF_ERROR(runtime.api->CustomOpDomain_Add(domain.handle, place++));
+    }
+    for (const OpInfo& info : norm_ops()) {
+      init_norm_op(*place, {runtime, &info, type, provider});
+      MYOPS_RETURN_IF_ERROR(runtime.api->CustomOpDomain_Add(domain.handle, place++));
+    }
+  }
+  return nullptr;
+}
 
 OrtStatus* fill_domain(Domain& domain, const Runtime& runtime) noexcept {
   const OrtApi* api = runtime.api;
   if (OrtStatus* error = api->CreateCustomOpDomain("myops", &domain.handle); error != nullptr) {
     return error;
   }
-  std::size_t next = 0;
-  for (std::size_t dtype = 0; dtype < dtype_count; ++dtype) {
-    const auto type = static_cast<DType>(dtype);
-    for (const OpInfo& info : ops()) {
-      init_custom_op(domain.custom_ops[next++], runtime, info, type);
-    }
-    for (const OpInfo& info : norm_ops()) {
-      init_norm_op(domain.custom_ops[next++], runtime, info, type);
-    }
+  // The CPU's first, and always: a registered operator switches off the model's own function, and
+  // ORT asks the first registered one of a name for the types and shapes of all.
+  OrtStatus* error = add_ops(domain, runtime, Provider::cpu, domain.custom_ops.data());
+  if (error == nullptr && cuda_status().ok()) {
+    error =
+        add_ops(domain, runtime, Provider::cuda, domain.custom_ops.data() + most_custom_ops / 2);
   }
-  for (const CustomOp& op : domain.custom_ops) {
-    if (OrtStatus* error = api->CustomOpDomain_Add(domain.handle, &op); error != nullptr) {
-      api->ReleaseCustomOpDomain(domain.handle);
-      return error;
-    }
-  }
-  return nullptr;
+  if (error != nullptr) api->ReleaseCustomOpDomain(domain.handle);
+  return error;
 }
 
 /// The domain of this runtime: a process may hold more than one libonnxruntime.

@@ -2,6 +2,7 @@
 // What this build is made of and offers, for Python.
 #include <nanobind/nanobind.h>
 
+#include "myops/cuda.hpp"
 #include "myops/kernels.hpp"
 #include "myops/norm.hpp"
 #include "ops/op_table.hpp"
@@ -62,6 +63,8 @@ NB_MODULE(_build_info, module) {
       "Empty where CUDA kernels are built in; else what to do.");
   module.attr("version") = MYOPS_VERSION;
   module.attr("compiler") = MYOPS_COMPILER;
+  module.attr("cuda_compiler") = MYOPS_CUDA_COMPILER;  // "" in a build without CUDA
+  module.attr("cuda_architectures") = myops::cuda_architectures();
   module.attr("torch_version") = MYOPS_TORCH_VERSION;  // "" in a build without the torch library
   module.attr("ort_api_version") = MYOPS_ORT_API_VERSION;  // 0 in a build without the plugin
   nb::list dtypes;

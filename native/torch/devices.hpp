@@ -8,6 +8,7 @@
 
 #include "flat.hpp"
 #include "myops/cuda.hpp"
+#include "myops/finite.hpp"
 
 namespace myops::torch_glue {
 
@@ -22,6 +23,8 @@ inline void* current_stream(c10::Device device) {
 }
 
 struct Cpu {
+  static bool checks_finite() { return myops::checks_finite(); }
+
   template <std::size_t n, std::size_t m>
   static void run(const OpInfo& op, Pass pass, const TensorRefs<n>& inputs,
                   const std::array<at::Tensor, m>& outputs, const double* attributes) {
@@ -30,6 +33,9 @@ struct Cpu {
 };
 
 struct Cuda {
+  // It would wait for the device, which a captured graph cannot.
+  static bool checks_finite() { return false; }
+
   template <std::size_t n, std::size_t m>
   static void run(const OpInfo& op, Pass pass, const TensorRefs<n>& inputs,
                   const std::array<at::Tensor, m>& outputs, const double* attributes) {

@@ -16,6 +16,7 @@
 #include "checks.hpp"
 #include "devices.hpp"
 #include "ops/op_table.hpp"
+#include "watch.hpp"
 
 namespace myops::torch_glue {
 
@@ -149,6 +150,13 @@ struct Glue<index, pass, std::index_sequence<T...>, std::index_sequence<A...>,
       }
     }
     Device::template run<n, m>(info_of(index), pass, arguments, outputs, attributes);
+    if (Device::checks_finite()) watch_results(arguments, outputs);
+  }
+
+  static void watch_results(const Arguments& arguments, const Outputs& outputs) {
+    const OpInfo& op = info_of(index);
+    watch(pass_name(op, pass), {{argument_name(op, pass, T), *arguments[T]}...},
+          {{out_name(op, pass, R), outputs[R]}...});
   }
 
   static Outputs allocate(const Arguments& tensors) {

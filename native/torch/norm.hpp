@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
+#include <initializer_list>
 #include <tuple>
 
 #include "checks.hpp"
@@ -17,6 +18,11 @@ using TensorPair = std::tuple<at::Tensor, at::Tensor>;
 inline const OpInfo& norm_info(NormIndex index) {
   return *(norm_ops().begin() + static_cast<std::size_t>(index));
 }
+
+/// Refuses outputs that overlap each other, the weight, or a part of one of the `rows`: the same
+/// memory as a whole is in place, and right.
+void check_overlap(std::initializer_list<const at::Tensor*> outs,
+                   std::initializer_list<const at::Tensor*> rows, const at::Tensor& weight);
 
 // Checked calls, by device. See NormForward and NormBackward in myops/norm.hpp.
 #define MYOPS_NORM_CALLS                                                                           \

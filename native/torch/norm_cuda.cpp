@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The normalizations on CUDA: tensors as contiguous rows, copied once where they are not.
-#include <ATen/MemoryOverlap.h>
-
 #include <algorithm>
 
 #include "devices.hpp"
@@ -56,9 +54,7 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
 void rms_norm_out(const at::Tensor& x, const at::Tensor& weight, double eps,
                   const at::Tensor& out) {
   norm_meta::rms_norm_out(x, weight, eps, out);
-  at::assert_no_internal_overlap(out);
-  at::assert_no_partial_overlap(out, x);
-  at::assert_no_overlap(out, weight);
+  check_overlap({&out}, {&x}, weight);
   run_forward(x, {}, weight, out, {}, eps);
 }
 
@@ -72,13 +68,7 @@ TensorPair add_rms_norm(const at::Tensor& x, const at::Tensor& residual, const a
 void add_rms_norm_out(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
                       double eps, const at::Tensor& out_y, const at::Tensor& out_sum) {
   norm_meta::add_rms_norm_out(x, residual, weight, eps, out_y, out_sum);
-  for (const at::Tensor* out : {&out_y, &out_sum}) {
-    at::assert_no_internal_overlap(*out);
-    at::assert_no_partial_overlap(*out, x);
-    at::assert_no_partial_overlap(*out, residual);
-    at::assert_no_overlap(*out, weight);
-  }
-  at::assert_no_overlap(out_y, out_sum);
+  check_overlap({&out_y, &out_sum}, {&x, &residual}, weight);
   run_forward(x, residual, weight, out_y, out_sum, eps);
 }
 

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "myops/finite.hpp"
 #include "norm.hpp"
+#include "watch.hpp"
 
 namespace myops::torch_glue {
 namespace {
@@ -98,6 +100,14 @@ void run_forward(const at::Tensor& x, const at::Tensor& residual, const at::Tens
   } else {
     at::parallel_for(0, rows, plan.grain, range);
   }
+  if (!checks_finite()) return;
+  NamedTensors inputs = {{"x", x}, {"weight", weight}};
+  NamedTensors outputs = {{"y", y}};
+  if (sum.defined()) {
+    inputs.insert(inputs.begin() + 1, {"residual", residual});
+    outputs.insert(outputs.begin(), {"sum", sum});
+  }
+  watch(sum.defined() ? "add_rms_norm" : "rms_norm", inputs, outputs);
 }
 
 /// Writes the results computed into `made` to where the caller wants them.
@@ -111,6 +121,18 @@ at::Tensor target(const at::Tensor& out, const at::Tensor& rows) {
 }
 
 }  // namespace
+
+void check_overlap(std::initializer_list<const at::Tensor*> outs,
+                   std::initializer_list<const at::Tensor*> rows, const at::Tensor& weight) {
+  for (const at::Tensor* out : outs) {
+    at::assert_no_internal_overlap(*out);
+    for (const at::Tensor* tensor : rows) at::assert_no_partial_overlap(*out, *tensor);
+    at::assert_no_overlap(*out, weight);
+    for (const at::Tensor* other : outs) {
+      if (other != out) at::assert_no_overlap(*out, *other);
+    }
+  }
+}
 
 namespace norm_cpu {
 
@@ -128,9 +150,7 @@ void rms_norm_out(const at::Tensor& x, const at::Tensor& weight, double eps,
                   const at::Tensor& out) {
   check_norm(NormIndex::RMSNorm, x, weight, eps);
   prepare_outs(NormIndex::RMSNorm, {{"out", out}}, x);
-  at::assert_no_internal_overlap(out);
-  at::assert_no_partial_overlap(out, x);
-  at::assert_no_overlap(out, weight);
+  check_overlap({&out}, {&x}, weight);
   const at::Tensor rows = with_rows(x);
   const at::Tensor made = target(out, rows);
   run_forward(rows, {}, weight.contiguous(), made, {}, eps);
@@ -157,13 +177,7 @@ void add_rms_norm_out(const at::Tensor& x, const at::Tensor& residual, const at:
   check_norm(NormIndex::AddRMSNorm, x, weight, eps);
   check_like(NormIndex::AddRMSNorm, "residual", residual, x);
   prepare_outs(NormIndex::AddRMSNorm, {{"out_y", out_y}, {"out_sum", out_sum}}, x);
-  for (const at::Tensor* out : {&out_y, &out_sum}) {
-    at::assert_no_internal_overlap(*out);
-    at::assert_no_partial_overlap(*out, x);
-    at::assert_no_partial_overlap(*out, residual);
-    at::assert_no_overlap(*out, weight);
-  }
-  at::assert_no_overlap(out_y, out_sum);
+  check_overlap({&out_y, &out_sum}, {&x, &residual}, weight);
   const at::Tensor rows = with_rows(x);
   const at::Tensor made_y = target(out_y, rows);
   const at::Tensor made_sum = target(out_sum, rows);
@@ -203,6 +217,10 @@ TensorPair rms_norm_backward(const at::Tensor& grad, const at::Tensor& x, const 
   });
   deliver(made, x_grad);
   weight_grad.copy_(parts.size(0) == 1 ? parts[0] : at::sum(parts, 0));
+  if (checks_finite()) {
+    watch("rms_norm_backward", {{"grad_out", grads}, {"x", rows}, {"weight", weights}},
+          {{"grad_x", made}, {"grad_weight", weight_grad}});
+  }
   return {x_grad, weight_grad};
 }
 

@@ -8,6 +8,7 @@
 * ``myops.onnx``: export to ONNX
 * ``myops.ort``: ONNX Runtime sessions with the plugin
 * ``myops.verify``: do all layers agree?
+* ``myops.doctor``: why does it not work?
 """
 
 from __future__ import annotations
@@ -17,7 +18,18 @@ from types import ModuleType
 
 from myops._build_info import version as __version__
 
-_SUBMODULES = ("bench", "demo", "functional", "nn", "onnx", "ort", "spec", "swap", "verify")
+_SUBMODULES = (
+    "bench",
+    "demo",
+    "doctor",
+    "functional",
+    "nn",
+    "onnx",
+    "ort",
+    "spec",
+    "swap",
+    "verify",
+)
 
 __all__ = ["__version__", *_SUBMODULES]
 

@@ -12,6 +12,8 @@ class OpDescription(TypedDict):
 
 version: str
 compiler: str
+cuda_compiler: str
+cuda_architectures: str
 torch_version: str
 ort_api_version: int
 dtypes: list[str]

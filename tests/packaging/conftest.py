@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,14 +14,16 @@ from environments import ROOT, Venv, environment, run
 
 @pytest.fixture(scope="session")
 def torch_free_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that ``pip wheel .`` makes, with build isolation, where there is no torch."""
+    """The wheel that ``pip wheel .`` makes, with build isolation, where there is no torch and no
+    nvcc."""
     folder = tmp_path_factory.mktemp("wheel")
     builder = Venv(folder / "builder")
     output = folder / "dist"
     printed = run(
         [
             *(builder.python, "-m", "pip", "wheel", "-v", "--no-deps"),
-            *("--wheel-dir", output, "-C", f"build-dir={folder / 'build'}", ROOT),
+            *("--wheel-dir", output, "-C", f"build-dir={folder / 'build'}"),
+            *("-C", "cmake.define.MYOPS_CUDA=OFF", ROOT),
         ],
         env=environment(),
         errors_too=True,
@@ -47,20 +51,34 @@ def torch_free(
     return get
 
 
+BACK_ENDS = ["cpu", "cuda"] if shutil.which("nvcc") else ["cpu"]
+
+
 @pytest.fixture(scope="session")
-def installed_prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What ``cmake --install`` gives a C++ user: no torch, no Python module."""
-    folder = tmp_path_factory.mktemp("cmake")
-    build = folder / "build"
-    configure = [
-        "cmake",
-        "--preset",
-        "ort-only",
-        "-B",
-        build,
-        f"-DCMAKE_INSTALL_PREFIX={folder}/prefix",
-    ]
-    run(configure, cwd=ROOT)
-    run(["cmake", "--build", build])
-    run(["cmake", "--install", build])
-    return folder / "prefix"
+def prefix_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """What ``cmake --install`` gives a C++ user, by back end: no torch, no Python module."""
+
+    @functools.cache
+    def build_prefix(back_end: str) -> Path:
+        folder = tmp_path_factory.mktemp(back_end)
+        build = folder / "build"
+        cuda = "ON" if back_end == "cuda" else "OFF"
+        run(
+            [
+                *("cmake", "--preset", "ort-only", "-B", build),
+                *(f"-DCMAKE_INSTALL_PREFIX={folder}/prefix", f"-DMYOPS_CUDA={cuda}"),
+                "-DCMAKE_CUDA_ARCHITECTURES=80-real",
+            ],
+            cwd=ROOT,
+        )
+        run(["cmake", "--build", build])
+        run(["cmake", "--install", build])
+        return folder / "prefix"
+
+    return build_prefix
+
+
+@pytest.fixture(params=BACK_ENDS)
+def installed_prefix(request: pytest.FixtureRequest, prefix_with: Callable[[str], Path]) -> Path:
+    """The prefix of each back end this machine can build."""
+    return prefix_with(request.param)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +26,7 @@ import myops.ort
 model, data, plugin = sys.argv[1:]
 with np.load(data) as arrays:
     x, expected = arrays["x"], arrays["y"]
-session = myops.ort.session(model, plugin=plugin == "with")
+session = myops.ort.session(model, plugin={"with": True, "without": False}.get(plugin, plugin))
 (y,) = session.run(None, {"x": x})
 print(float(np.abs(y.astype(np.float64) - expected).max()))
 """
@@ -58,6 +59,21 @@ def test_plugin_serves_the_model_with_torch_s_numbers(
     assert error == 0.0
 
 
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc to build such a plugin with")
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_plugin_with_cuda_serves_runtimes_without(
+    torch_free: Callable[[str], Venv],
+    prefix_with: Callable[[str], Path],
+    tmp_path: Path,
+    release: str,
+    dtype: torch.dtype,
+) -> None:
+    (plugin,) = prefix_with("cuda").rglob("libmyops_ort.so")
+    model, data = write(tmp_path, "custom", dtype)
+    assert float(torch_free(release).check(RUN, model, data, plugin)) == 0.0
+
+
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_portable_model_runs_without_the_plugin(
@@ -86,3 +102,15 @@ def test_bare_import_brings_nothing_heavy(torch_free: Callable[[str], Venv]) -> 
         "print([m for m in ('torch', 'onnx', 'onnxruntime', 'typer') if m in sys.modules])"
     )
     assert printed.strip() == "[]"
+
+
+def test_build_without_cuda_says_so(torch_free: Callable[[str], Venv]) -> None:
+    printed = torch_free("1.32.0").check(
+        "from myops import _build_info as b\n"
+        "print(repr(b.cuda_compiler), repr(b.cuda_architectures))\n"
+        "print(b.cuda_message())\n"
+    )
+    built_with, message = printed.strip().split("\n")
+    assert built_with == "'' ''"
+    assert "built without CUDA" in message
+    assert "MYOPS_CUDA=ON" in message

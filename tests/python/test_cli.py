@@ -76,7 +76,7 @@ def test_verify_that_fails_exits_with_1(run) -> None:
     assert "Not equal" in done.stdout
 
 
-BENCH = ("bench", "--op", "Swish", "--size", "64", "--rounds", "1")
+BENCH = ("bench", "--op", "Swish", "--size", "64", "--rounds", "1", "--no-compile")
 
 
 def test_bench(run, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ print(*(name for name in ("torch", "onnx", "onnxruntime", "onnxscript") if name 
         ("import myops.ort", ()),
         ("import myops; myops.ort.library_path()", ()),
         ("from myops import _build_info; _build_info.ops()", ()),
+        ("import myops.doctor", ()),
         ("import myops.onnx", ("onnx",)),
         ("import myops; myops.onnx.export", ("onnx",)),
     ],
@@ -53,6 +54,7 @@ def test_operators_do_without_onnxscript_and_onnxruntime(run_python, statement):
         "import myops.onnx",
         "import myops.onnx.functions, myops.onnx.model, myops.onnx.check",
         "import myops.ort.check",
+        "import myops.doctor.libraries",
     ],
 )
 def test_works_where_torch_is_not_installed(run_python, statement):

@@ -11,6 +11,8 @@ namespace {
 
 constexpr int threads_per_block = 256;
 constexpr int warp_size = 32;
+// More than any device runs at a time; the loop over rows covers the rest.
+constexpr std::int64_t most_blocks = 65535;
 constexpr int warps = threads_per_block / warp_size;
 
 /// The combination of all threads' values, in all threads.
@@ -134,21 +136,20 @@ __global__ void __launch_bounds__(threads_per_block) norm_backward(const NormBac
 }
 
 template <class Storage>
-Status forward(const NormForward& call, void* stream) {
+Status forward(const NormForward& call, void* host_stream) {
   if (call.rows <= 0 || call.width <= 0) return {};
-  const std::int64_t blocks = call.rows < 65535 ? call.rows : 65535;
-  norm_forward<Storage>
-      <<<static_cast<unsigned>(blocks), threads_per_block, 0, static_cast<cudaStream_t>(stream)>>>(
-          call);
+  const dim3 blocks(static_cast<unsigned>(call.rows < most_blocks ? call.rows : most_blocks));
+  const auto stream = static_cast<cudaStream_t>(host_stream);
+  norm_forward<Storage><<<blocks, threads_per_block, 0, stream>>>(call);
   return MYOPS_LAUNCH_STATUS();
 }
 
 template <class Storage>
-Status backward(const NormBackward& call, std::int64_t parts, void* stream) {
+Status backward(const NormBackward& call, std::int64_t parts, void* host_stream) {
   if (call.rows <= 0 || call.width <= 0 || parts <= 0) return {};
-  norm_backward<Storage>
-      <<<static_cast<unsigned>(parts), threads_per_block, 0, static_cast<cudaStream_t>(stream)>>>(
-          call);
+  const dim3 blocks(static_cast<unsigned>(parts));
+  const auto stream = static_cast<cudaStream_t>(host_stream);
+  norm_backward<Storage><<<blocks, threads_per_block, 0, stream>>>(call);
   return MYOPS_LAUNCH_STATUS();
 }
 

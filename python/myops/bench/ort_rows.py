@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of ONNX Runtime: one model in three sessions.
 
-The model is a chain of ``LINKS`` nodes of one operator, each with a model-local function that holds
-the operator in standard ops. One ``run`` costs some microseconds whatever it computes; over a chain
-that cost all but vanishes, and a row's time is the time of one link.
+The model is a chain of nodes of one operator (``LINKS`` of them, fewer where tensors are large),
+each with a model-local function that holds the operator in standard ops. One ``run`` costs some
+microseconds whatever it computes; over a chain that cost all but vanishes, and a row's time is the
+time of one link.
 
 ==============  ==========  =======  =======================================================
 row             plugin      level    what runs
@@ -15,21 +16,23 @@ row             plugin      level    what runs
 ``myops``       registered  "all"    our kernel
 ==============  ==========  =======  =======================================================
 
-Inputs and output are bound to shared buffers (``IOBinding``), so nothing is allocated or copied
+Inputs and outputs are bound to shared buffers (``IOBinding``), so nothing is allocated or copied
 around a run. Within the chain ONNX Runtime plans the memory itself and lets kernels that allow it
 work in place: the links then touch one buffer where the torch rows touch two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from myops.bench.measure import rotated
 from myops.bench.profile import kernels
 from myops.bench.rivals import CHECKED, OURS, Case, Data
+from myops.ort.feeds import ort_values
 from myops.spec import DOMAIN, DOMAIN_VERSION, OpSpec
 
 LINKS = 20
@@ -44,38 +47,43 @@ SESSIONS: tuple[tuple[str, bool, str], ...] = (
 """Row name, plugin registered, graph optimization level."""
 
 
+def links_for(elements: int) -> int:
+    """Links of a chain: where one takes long enough by itself, few."""
+    return max(1, min(LINKS, 2**23 // elements))
+
+
 def chain(
     spec: OpSpec, dtype: str, links: int = LINKS, attributes: Mapping[str, float] | None = None
 ) -> bytes:
-    """A model of ``links`` nodes in a row: the first input is the previous output, further inputs
-    are the graph's. Its one dim is free. Attributes not given have their defaults."""
+    """A model of ``links`` nodes in a row: a node's outputs are the first inputs of the next one,
+    further inputs are the graph's. Dims are free. Attributes not given have their defaults."""
     from onnx import helper
 
     from myops.onnx import add_functions
     from myops.onnx.model import DTYPES
 
     element_type = {name: number for number, name in DTYPES.items()}[dtype]
-    current, *others = spec.inputs
     values: dict[str, Any] = {**spec.defaults(), **(attributes or {})}
+    feed = list(spec.inputs)
     nodes = []
     for link in range(links):
-        following = f"{spec.torch_name}_{link}" if link < links - 1 else "y"
-        nodes.append(
-            helper.make_node(
-                spec.name,
-                [current, *others],
-                [following],
-                name=f"{spec.name}_{link}",
-                domain=DOMAIN,
-                **values,
-            )
-        )
-        current = following
+        last = link == links - 1
+        outputs = [n if last else f"{spec.torch_name}_{n}_{link}" for n in spec.outputs]
+        name = f"{spec.name}_{link}"
+        nodes.append(helper.make_node(spec.name, feed, outputs, name, domain=DOMAIN, **values))
+        feed[: len(outputs)] = outputs
+    norm = spec.kind == "norm"
+
+    def info(name: str) -> Any:
+        weight = norm and name == spec.inputs[-1]
+        shape = ["width"] if weight else ["n", "width"] if norm else ["n"]
+        return helper.make_tensor_value_info(name, element_type, shape)
+
     graph = helper.make_graph(
         nodes,
         f"{spec.torch_name}_chain",
-        [helper.make_tensor_value_info(name, element_type, ["n"]) for name in spec.inputs],
-        [helper.make_tensor_value_info("y", element_type, ["n"])],
+        [info(name) for name in spec.inputs],
+        [info(name) for name in spec.outputs],
     )
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
     # IR 8 is the oldest with functions, and all of them are to be loaded by old runtimes, too.
@@ -93,28 +101,28 @@ def _element_type(array: npt.NDArray[Any]) -> Any:
     return array.dtype.type
 
 
-def _values(spec: OpSpec, data: Data, elements: int) -> dict[str, Any]:
-    from onnxruntime import OrtValue
-
-    values = {}
-    for name, array in zip(spec.inputs, data.inputs, strict=True):
-        few = np.ascontiguousarray(array[:elements])
-        if few.dtype.name == "bfloat16":
-            values[name] = OrtValue.ortvalue_from_numpy_with_onnx_type(
-                few.view(np.uint16), _element_type(few)
-            )
-        else:
-            values[name] = OrtValue.ortvalue_from_numpy(few)
-    return values
+def _few(spec: OpSpec, data: Data) -> dict[str, Any]:
+    """Enough to see which kernels run."""
+    rows = 1 if spec.kind == "norm" else 64
+    return ort_values(
+        {
+            name: array[:rows] if array.shape == data.output.shape else array
+            for name, array in zip(spec.inputs, data.inputs, strict=True)
+        }
+    )
 
 
 def _bound(session: Any, spec: OpSpec, data: Data) -> Callable[[], object]:
     binding = session.io_binding()
     for name, array in zip(spec.inputs, data.inputs, strict=True):
         binding.bind_input(name, "cpu", 0, _element_type(array), array.shape, array.ctypes.data)
-    output = data.output
-    binding.bind_output("y", "cpu", 0, _element_type(output), output.shape, output.ctypes.data)
-    return lambda: session.run_with_iobinding(binding)
+    for name, array in zip(spec.outputs, (data.output, data.scratch), strict=False):
+        binding.bind_output(name, "cpu", 0, _element_type(array), array.shape, array.ctypes.data)
+
+    def run(_buffers: Data = data) -> None:  # the binding holds addresses, nothing alive
+        session.run_with_iobinding(binding)
+
+    return run
 
 
 def session_case(
@@ -126,9 +134,11 @@ def session_case(
     plugin: bool = True,
     level: str = "all",
     links: int = LINKS,
+    copies: Sequence[Data] = (),
 ) -> Case:
     """One row: a session with ``threads`` threads on a model that has the inputs of ``spec`` and
-    applies it ``links`` times to get ``y``.
+    applies it ``links`` times to get its outputs. Runs take turns on ``data``, whose result is
+    checked, and ``copies``.
 
     Raises:
         ModelError: ONNX Runtime does not load the model.
@@ -137,13 +147,13 @@ def session_case(
     from myops import ort
 
     def result() -> npt.NDArray[np.float64]:
-        return data.output[:CHECKED].astype(np.float64)
+        return data.output.reshape(-1)[:CHECKED].astype(np.float64)
 
-    ran = kernels(model, _values(spec, data, elements=64), plugin, level)
+    ran = kernels(model, _few(spec, data), plugin, level)
     session = ort.session(
         model, intra_op_num_threads=threads, graph_optimization_level=level, plugin=plugin
     )
-    call = _bound(session, spec, data)
+    call = rotated([_bound(session, spec, d) for d in (data, *copies)])
     return Case("onnxruntime", name, ", ".join(ran), call, links, result)
 
 
@@ -153,6 +163,7 @@ def ort_cases(
     threads: int,
     links: int = LINKS,
     attributes: Mapping[str, float] | None = None,
+    copies: Sequence[Data] = (),
 ) -> list[Case]:
     """The three rows, on sessions with ``threads`` threads.
 
@@ -162,6 +173,6 @@ def ort_cases(
     """
     model = chain(spec, data.output.dtype.name, links, attributes)
     return [
-        session_case(name, model, spec, data, threads, plugin, level, links)
+        session_case(name, model, spec, data, threads, plugin, level, links, copies)
         for name, plugin, level in SESSIONS
     ]

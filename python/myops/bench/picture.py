@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ratios of a report as bars."""
+"""A report of operators as a picture: ratios as bars, and beside them what the rows reach of this
+machine's copy bandwidth."""
 
 from __future__ import annotations
 
@@ -8,26 +9,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from myops.bench import roofline
 from myops.bench.report import FRAMEWORK_LABELS, BenchReport, size_label
 from myops.bench.rivals import OURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = ("#4269d0", "#efb118", "#3ca951", "#ff725c")
+COLOURS = roofline.COLOURS
 
 
-def draw(report: BenchReport, axes: Axes, op: str, dtype: str) -> None:
-    """Draws how many times as fast as each rival one operator is, a bar per size."""
-    rows = [r for r in report.rows if (r.op, r.dtype) == (op, dtype) and r.name != OURS]
+def draw(report: BenchReport, axes: Axes, op: str, dtype: str, threads: int | None = None) -> None:
+    """Draws how many times as fast as each rival one operator is, a bar per size; with the first
+    number of threads if None."""
+    threads = report.threads[0] if threads is None else threads
+    chosen = [r for r in report.rows if (r.op, r.dtype, r.threads) == (op, dtype, threads)]
+    rows = [row for row in chosen if row.name != OURS]
     rivals = list(dict.fromkeys((row.framework, row.name) for row in rows))
     sizes = sorted({row.elements for row in rows})
     height = 0.8 / len(sizes)
     for i, size in enumerate(sizes):
-        found = {(r.framework, r.name): r for r in rows if r.elements == size}
-        ordered = [found[rival] for rival in rivals]
+        ordered = [row for row in rows if row.elements == size]
+        places = np.array([rivals.index((row.framework, row.name)) for row in ordered])
         bars = axes.barh(
-            np.arange(len(rivals)) + (i - (len(sizes) - 1) / 2) * height,
+            places + (i - (len(sizes) - 1) / 2) * height,
             [row.ratio for row in ordered],
             0.92 * height,
             color=COLOURS[i % len(COLOURS)],
@@ -48,19 +53,21 @@ def draw(report: BenchReport, axes: Axes, op: str, dtype: str) -> None:
     axes.axvline(1.0, color="0.3", linewidth=1, linestyle="--", zorder=1.5)
     axes.set_xlim(0, 1.2 * max(row.ratio_q3 for row in rows))
     axes.set_xlabel("time of the rival / time of myops (whiskers: quartiles)")
-    axes.set_title(f"How many times as fast myops is ({op}, {dtype})")
+    sweep = f", {threads} threads" if len(report.threads) > 1 else ""
+    axes.set_title(f"How many times as fast myops is ({op}, {dtype}{sweep})")
     axes.legend(frameon=False, fontsize=9, loc="lower right")
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def write(report: BenchReport, path: str | os.PathLike[str]) -> None:
-    """Writes the picture of a report, one panel per operator and dtype."""
+    """Writes the picture of a report, a line of panels per operator, dtype and threads."""
     # Without pyplot: no window system is asked for, and no global state of the caller's changes.
     from matplotlib.figure import Figure
 
-    panels = list(dict.fromkeys((row.op, row.dtype) for row in report.rows))
-    figure = Figure(figsize=(7.5, 4.2 * len(panels)), layout="constrained")
-    all_axes = figure.subplots(len(panels), squeeze=False)[:, 0]
-    for axes, (op, dtype) in zip(all_axes, panels, strict=True):
-        draw(report, axes, op, dtype)
+    panels = list(dict.fromkeys((row.op, row.dtype, row.threads) for row in report.rows))
+    figure = Figure(figsize=(14, 4.6 * len(panels)), layout="constrained")
+    grid = figure.subplots(len(panels), 2, squeeze=False)
+    for (left, right), (op, dtype, threads) in zip(grid, panels, strict=True):
+        draw(report, left, op, dtype, threads)
+        roofline.draw_operator(report, right, op, dtype, threads)
     figure.savefig(path, dpi=150)

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from myops.ort.trace import read
 
 
 def kernels(
@@ -49,9 +50,5 @@ def kernels(
             session.run_with_ort_values(None, feeds)
         else:
             session.run(None, feeds)
-        events = json.loads(Path(session.end_profiling()).read_text())
-    return Counter(
-        event["args"]["op_name"]
-        for event in events
-        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time")
-    )
+        trace = read(session.end_profiling())
+    return Counter(call.op for call in trace.calls)

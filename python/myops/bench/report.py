@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a benchmark: as a table, a dictionary and a picture."""
+"""Rows of a benchmark of operators: as a table, a dictionary and a picture."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,10 +13,9 @@ from rich import box
 from rich.table import Table
 
 from myops.bench.measure import Timing
-from myops.bench.rivals import OURS, numpy_dtype
-
-ABOVE_COPY = 1.05
-"""A figure this many times the copy bandwidth is above it, not just noise."""
+from myops.bench.rivals import OURS
+from myops.bench.threads import TOLERANCE, knee
+from myops.ort.profile_report import ABOVE_COPY
 
 FRAMEWORK_LABELS = {"torch": "torch", "onnxruntime": "ORT"}
 
@@ -28,14 +28,69 @@ def size_label(elements: int) -> str:
     return f"{elements:,}"
 
 
-def _us(value: float) -> str:
-    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
+def _short(value: float) -> str:
+    """Three digits, never in powers of ten."""
+    if value >= 100 or value <= 0:
+        return f"{value:.0f}"
+    return f"{value:.{2 - math.floor(math.log10(value))}f}"
+
+
+def busy_note(load: float, threads: int, cores: int) -> list[str]:
+    """A sentence where other programs took the cores; else nothing."""
+    if load + threads <= cores + 0.5:
+        return []
+    return [
+        f"The machine was busy at the start (load average {load:.1f} on {cores} cores): other "
+        "programs disturbed these figures."
+    ]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median and quartiles."""
+
+    median: float
+    q1: float
+    q3: float
+
+    @classmethod
+    def of(cls, samples: Sequence[float]) -> Spread:
+        timing = Timing.of(samples)
+        return cls(timing.median, timing.q1, timing.q3)
+
+    def with_range(self) -> str:
+        """The median and, in brackets, the interquartile range with as many decimals."""
+        text = _short(self.median)
+        decimals = len(text.partition(".")[2])
+        return f"{text} ({self.q3 - self.q1:.{decimals}f})"
+
+    def with_quartiles(self) -> str:
+        """The median and, in brackets, both quartiles: for ratios."""
+        return f"{self.median:.2f} ({self.q1:.2f}-{self.q3:.2f})"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A row that could not be measured, and why."""
+
+    op: str
+    framework: str
+    name: str
+    elements: int
+    dtype: str
+    threads: int
+    why: str
+
+    @property
+    def group(self) -> tuple[str, str, int, str, int]:
+        """As in ``Measurement``."""
+        return (self.op, self.framework, self.elements, self.dtype, self.threads)
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One case as timed: ``samples`` holds the seconds per application of the operator, one value
-    per round, in the order of the rounds."""
+    """One case as timed: ``moved`` bytes have to be read and written; ``samples`` holds the seconds
+    per application of the operator, one value per round, in the order of the rounds."""
 
     op: str
     framework: str
@@ -44,7 +99,7 @@ class Measurement:
     elements: int
     dtype: str
     threads: int
-    tensors: int
+    moved: int
     samples: tuple[float, ...]
 
     @property
@@ -74,6 +129,7 @@ class BenchRow:
         ratio_q3: upper quartile.
         gbps: bytes of the inputs and the output / median, in 1e9 bytes per second. A rival in
             several passes moves more than that; it is charged for what the operator needs.
+        of_copy: ``gbps`` / what this machine reaches copying memory with as many threads.
         above_copy: ``gbps`` is above what the machine reaches copying memory: a buffer was in a
             cache.
     """
@@ -92,7 +148,13 @@ class BenchRow:
     ratio_q1: float
     ratio_q3: float
     gbps: float
+    of_copy: float
     above_copy: bool
+
+    @property
+    def group(self) -> tuple[str, str, int, str, int]:
+        """As in ``Measurement``."""
+        return (self.op, self.framework, self.elements, self.dtype, self.threads)
 
 
 @dataclass(frozen=True)
@@ -101,35 +163,41 @@ class BenchReport:
 
     Attributes:
         rows: the operators and their rivals.
-        copy_gbps: the machine's measured copy bandwidth, read plus written, with these threads.
+        copy_gbps: threads -> the machine's measured copy bandwidth, read plus written.
         rounds: samples per row.
+        warmup: calls of each row before its first sample.
         machine: processor and versions.
         load: the system's load average when the run began.
+        missing: rows that could not be measured.
     """
 
     rows: list[BenchRow]
-    copy_gbps: float
+    copy_gbps: Mapping[int, float]
     rounds: int
+    warmup: int
     machine: Mapping[str, str | int]
     load: float
+    missing: Sequence[Missing] = ()
 
     @classmethod
     def of(
         cls,
-        measurements: list[Measurement],
-        copy_gbps: float,
+        measurements: Sequence[Measurement],
+        copy_gbps: Mapping[int, float],
         rounds: int,
+        warmup: int,
         machine: Mapping[str, str | int],
         load: float,
+        missing: Sequence[Missing] = (),
     ) -> BenchReport:
         """Ratios and bandwidths from times. Each group holds a measurement named "myops"."""
         ours = {m.group: m.samples for m in measurements if m.name == OURS}
         rows = []
         for m in measurements:
-            moved = m.tensors * m.elements * numpy_dtype(m.dtype).itemsize
             time = Timing.of(m.samples)
             ratio = Timing.of([s / o for s, o in zip(m.samples, ours[m.group], strict=True)])
-            gbps = moved / time.median / 1e9
+            gbps = m.moved / time.median / 1e9
+            of_copy = gbps / copy_gbps[m.threads]
             rows.append(
                 BenchRow(
                     op=m.op,
@@ -146,38 +214,70 @@ class BenchReport:
                     ratio_q1=ratio.q1,
                     ratio_q3=ratio.q3,
                     gbps=gbps,
-                    above_copy=gbps > ABOVE_COPY * copy_gbps,
+                    of_copy=of_copy,
+                    above_copy=of_copy > ABOVE_COPY,
                 )
             )
-        return cls(rows, copy_gbps, rounds, machine, load)
+        return cls(rows, copy_gbps, rounds, warmup, machine, load, missing)
+
+    @property
+    def threads(self) -> list[int]:
+        """The numbers of threads that were swept."""
+        return list(dict.fromkeys(row.threads for row in self.rows))
+
+    def knees(self) -> list[dict[str, Any]]:
+        """Per operator, size and framework: the threads that are worth it for our kernel. Empty
+        without a sweep."""
+        if len(self.threads) < 2:
+            return []
+        times: dict[tuple[str, str, int, str], dict[int, float]] = {}
+        for row in self.rows:
+            if row.name == OURS:
+                times.setdefault(row.group[:4], {})[row.threads] = row.median_us
+        names = ("op", "framework", "elements", "dtype")
+        return [
+            {**dict(zip(names, group, strict=True)), "threads": knee(found)}
+            for group, found in times.items()
+        ]
 
     def notes(self) -> list[str]:
         """What a reader has to know about the figures."""
+        copy = ", ".join(
+            f"{gbps:.1f} GB/s with {threads}" if len(self.copy_gbps) > 1 else f"{gbps:.1f} GB/s"
+            for threads, gbps in self.copy_gbps.items()
+        )
         notes = [
-            f"Medians of {self.rounds} rounds in random order; {self.machine['cpu']}.",
+            f"Medians (interquartile range) of {self.rounds} rounds in random order; "
+            f"{self.machine['cpu']}.",
             "Ratio: the row's time / that of myops in the same framework and round. Above 1, myops "
             "is faster.",
-            f"GB/s: inputs read plus output written. This machine copies memory at "
-            f"{self.copy_gbps:.1f} GB/s.",
+            "copy: bytes of inputs and outputs / time, of what this machine reaches copying memory "
+            f"({copy}{' threads' * (len(self.copy_gbps) > 1)}).",
         ]
         if any(row.above_copy for row in self.rows):
             notes.append("* is above that: a buffer was in a cache, so memory was not measured.")
-        cores = int(self.machine["cores"])
-        if self.load + self.rows[0].threads > cores + 0.5:
+        whys = dict.fromkeys((m.framework, m.name, m.why) for m in self.missing)
+        notes += [f"No row {name} ({FRAMEWORK_LABELS[f]}): {why}" for f, name, why in whys]
+        for found in self.knees():
+            setting = {"torch": "torch.set_num_threads", "onnxruntime": "intra_op_num_threads"}
             notes.append(
-                f"The machine was busy at the start (load average {self.load:.1f} on {cores} "
-                "cores): look at the quartiles."
+                f"{found['op']}, {found['dtype']}, {size_label(found['elements'])}: "
+                f"{setting[found['framework']]} {found['threads']} is enough (within "
+                f"{TOLERANCE:.0%} of the fastest)."
             )
-        return notes
+        return notes + busy_note(self.load, max(self.threads), int(self.machine["cores"]))
 
     def title(self) -> str:
         """What all rows have in common."""
-        shared = [column[0] for column in self._shared().values()]
-        threads = self.rows[0].threads
-        return f"Speed: {', '.join([*shared, f'{threads} thread' + 's' * (threads > 1)])}"
+        shared = [columns[0] for columns in self._shared().values()]
+        return f"Speed: {', '.join(shared)}"
 
     def _shared(self) -> dict[str, list[str]]:
-        columns = {"op": [r.op for r in self.rows], "dtype": [r.dtype for r in self.rows]}
+        columns = {
+            "op": [r.op for r in self.rows],
+            "dtype": [r.dtype for r in self.rows],
+            "threads": [f"{r.threads} thread" + "s" * (r.threads > 1) for r in self.rows],
+        }
         return {name: values for name, values in columns.items() if len(set(values)) == 1}
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
@@ -186,13 +286,14 @@ class BenchReport:
             {
                 "op": row.op,
                 "dtype": row.dtype,
-                "elements": size_label(row.elements),
+                "threads": str(row.threads),
+                "size": size_label(row.elements),
                 "in": FRAMEWORK_LABELS[row.framework],
                 "row": row.name,
                 "kernels": row.kernels,
-                "us": _us(row.median_us),
-                "ratio (quartiles)": f"{row.ratio:.2f} ({row.ratio_q1:.2f}-{row.ratio_q3:.2f})",
-                "GB/s": f"{row.gbps:.1f}{'*' if row.above_copy else ' '}",
+                "us (IQR)": Spread(row.median_us, row.q1_us, row.q3_us).with_range(),
+                "ratio (quartiles)": Spread(row.ratio, row.ratio_q1, row.ratio_q3).with_quartiles(),
+                "copy": f"{row.of_copy:.0%}{'*' if row.above_copy else ' '}",
             }
             for row in self.rows
         ]
@@ -211,24 +312,34 @@ class BenchReport:
             pad_edge=False,
             padding=(0, 1, 0, 0),
         )
+        left = ("op", "dtype", "in", "row", "kernels")
         for header in headers:
-            right = header in ("elements", "us", "ratio (quartiles)", "GB/s")
-            wraps = header == "kernels"
-            table.add_column(header, justify="right" if right else "left", no_wrap=not wraps)
-        groups = [(r.op, r.dtype, r.elements, r.framework) for r in self.rows]
+            justify: Any = "left" if header in left else "right"
+            table.add_column(header, justify=justify, no_wrap=header != "kernels")
+        groups = [row.group for row in self.rows]
         for row, line, group, following in zip(
             self.rows, lines, groups, [*groups[1:], None], strict=True
         ):
             style = "bold" if row.name == OURS else None
-            table.add_row(*line, style=style, end_section=group != following)
+            absent = [m for m in self.missing if m.group == group] if group != following else []
+            table.add_row(*line, style=style, end_section=group != following and not absent)
+            for missing in absent:
+                cells = {"row": missing.name, "us (IQR)": "none", "in": FRAMEWORK_LABELS[group[1]]}
+                cells["size"] = size_label(missing.elements)
+                cells |= {"op": missing.op, "dtype": missing.dtype, "threads": str(missing.threads)}
+                texts = [cells.get(header, "") for header in headers]
+                table.add_row(*texts, style="dim", end_section=missing is absent[-1])
         return table
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, ready for json."""
-        return asdict(self) | {"machine": dict(self.machine)}
+        missing = [asdict(m) for m in self.missing]
+        machine = {"machine": dict(self.machine), "missing": missing}
+        return asdict(self) | machine | {"knees": self.knees()}
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Writes a picture of the ratios, one panel per operator and dtype.
+        """Writes a picture: for each operator, dtype and number of threads the ratios, and beside
+        them what the rows reach of the copy bandwidth.
 
         Args:
             path: the file; its suffix says the format (.png, .svg, .pdf).

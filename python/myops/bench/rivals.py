@@ -1,30 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whom the operators are measured against in PyTorch, and on what data.
-
-``TORCH_RIVALS`` holds torch's own forms where it has any. Rivals in ONNX Runtime follow from the
-``OpSpec`` (``ort_rows``).
-"""
+"""What is measured, and on what data: the cases that take turns, and their buffers. The cases
+themselves are made in ``torch_rows``, ``compiled`` and ``ort_rows``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from math import prod
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from myops.spec import OpSpec
 
-if TYPE_CHECKING:
-    import torch
-
 OURS = "myops"
 """Name of our row in each framework; the others are its rivals."""
 
 CHECKED = 4096
 """Elements of a result that are compared with the reference before anything is timed."""
+
+ROW = 1024
+"""Longest row of a norm here."""
+
+MOST_SETS = 64
+"""Sets of buffers that calls take turns on, at most."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +67,63 @@ class Data:
     @classmethod
     def make(cls, spec: OpSpec, elements: int, dtype: str, seed: int = 0) -> Data:
         """Normally distributed inputs, as activations are, inside the operator's domain. Further
-        inputs stay within 1, so that a chain of products stays finite."""
+        inputs stay within 1, so that a chain of products stays finite. Those of norms are
+        ``(rows, row_width(elements))``."""
         generator = np.random.default_rng(seed)
         numpy_type = numpy_dtype(dtype)
+        width = row_width(elements)
+        shape = (elements // width, width) if spec.kind == "norm" else (elements,)
         inputs = []
-        for _ in spec.inputs:
-            inputs.append(aligned(elements, numpy_type))
-            values = generator.standard_normal(elements, np.float32)
+        for name in spec.inputs:
+            own = (width,) if spec.kind == "norm" and name == spec.inputs[-1] else shape
+            inputs.append(aligned(prod(own), numpy_type).reshape(own))
+            values = generator.standard_normal(own, np.float32)
             limits = spec.domain if len(inputs) == 1 else (-1.0, 1.0)
             inputs[-1][:] = values.clip(*limits).astype(numpy_type)
-        return cls(tuple(inputs), aligned(elements, numpy_type), aligned(elements, numpy_type))
+        output, scratch = (aligned(elements, numpy_type).reshape(shape) for _ in range(2))
+        return cls(tuple(inputs), output, scratch)
+
+    def copy(self) -> Data:
+        """The same values in other buffers."""
+
+        def other(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            result = aligned(array.size, array.dtype).reshape(array.shape)
+            result[...] = array
+            return result
+
+        inputs = tuple(other(array) for array in self.inputs)
+        return Data(inputs, other(self.output), other(self.scratch))
+
+    @property
+    def nbytes(self) -> int:
+        """Of all buffers."""
+        return sum(a.nbytes for a in (*self.inputs, self.output, self.scratch))
+
+    def moved(self, spec: OpSpec) -> int:
+        """Bytes that the operator has to read and to write."""
+        return sum(a.nbytes for a in self.inputs) + len(spec.outputs) * self.output.nbytes
+
+
+def row_width(elements: int) -> int:
+    """Length of a norm's rows: the largest divisor of ``elements`` up to ``ROW``."""
+    return max(width for width in range(1, min(ROW, elements) + 1) if elements % width == 0)
+
+
+def last_level_cache() -> int:
+    """Bytes of this machine's largest cache; 32 MiB where the system does not tell."""
+    sizes = [0]
+    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = file.read_text().strip()
+        unit = {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1:], 1)
+        sizes.append(int(text.rstrip("KMG") or 0) * unit)
+    return max(sizes) or 32 * 2**20
+
+
+def rotation(data: Data, limit: int = MOST_SETS) -> list[Data]:
+    """``data`` and copies of it, together twice as large as the last-level cache, but ``limit`` at
+    most: calls that take turns on them find little of their buffers in a cache."""
+    wanted = -(-2 * last_level_cache() // max(1, data.nbytes))
+    return [data, *(data.copy() for _ in range(min(limit, wanted) - 1))]
 
 
 def aligned(elements: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -96,117 +144,3 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         name = ml_dtypes.bfloat16
     dtype: np.dtype[Any] = np.dtype(name)
     return dtype
-
-
-@dataclass(frozen=True)
-class TorchRival:
-    """A rival in PyTorch.
-
-    Attributes:
-        name: of its row.
-        compute: ``compute(out, scratch, *inputs)`` writes the operator at its default attributes.
-    """
-
-    name: str
-    compute: Callable[..., object]
-
-
-def _composed_swish(out: torch.Tensor, scratch: torch.Tensor, x: torch.Tensor) -> object:
-    import torch
-
-    return torch.mul(x, torch.sigmoid(x, out=scratch), out=out)
-
-
-def _silu(out: torch.Tensor, scratch: torch.Tensor, x: torch.Tensor) -> object:
-    import torch
-
-    # What F.silu calls. F.silu itself has no out= and would be charged for its allocation.
-    silu: Any = torch._C._nn.silu
-    return silu(x, out=out)
-
-
-def _composed_tensor(out: torch.Tensor, scratch: torch.Tensor, x: Any, beta: Any) -> object:
-    import torch
-
-    torch.mul(x, beta, out=scratch)
-    return torch.mul(x, torch.sigmoid(scratch, out=scratch), out=out)
-
-
-def _gated(activation: Callable[..., object]) -> Callable[..., object]:
-    """``activation(gate)`` into scratch, then the product."""
-
-    def compute(out: torch.Tensor, scratch: torch.Tensor, gate: Any, x: Any) -> object:
-        import torch
-
-        activation(scratch, out, gate)
-        return torch.mul(scratch, x, out=out)
-
-    return compute
-
-
-def _native(name: str, **options: Any) -> Callable[..., object]:
-    """One of torch's fused activations, into ``out``."""
-
-    def compute(out: torch.Tensor, scratch: torch.Tensor, x: torch.Tensor) -> object:
-        import torch
-
-        function: Any = getattr(torch.ops.aten, name).out
-        return function(x, out=out, **options)
-
-    return compute
-
-
-TORCH_RIVALS: dict[str, tuple[TorchRival, ...]] = {
-    "Swish": (TorchRival("x*sigmoid(x)", _composed_swish), TorchRival("F.silu", _silu)),
-    "HardSwish": (TorchRival("F.hardswish", _native("hardswish")),),
-    "Mish": (TorchRival("F.mish", _native("mish")),),
-    "Gelu": (TorchRival("F.gelu", _native("gelu")),),
-    "GeluTanh": (TorchRival("F.gelu tanh", _native("gelu", approximate="tanh")),),
-    "SwiGLU": (TorchRival("F.silu, mul", _gated(_silu)),),
-    "SwishTensor": (TorchRival("x*sigmoid(b*x)", _composed_tensor),),
-    "GeGLU": (TorchRival("F.gelu, mul", _gated(_native("gelu"))),),
-}
-"""Operators that are not here have their rows in ONNX Runtime only."""
-
-
-def tensor_on(array: npt.NDArray[Any]) -> torch.Tensor:
-    """A tensor on the array's memory."""
-    import torch
-
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
-
-
-def torch_cases(spec: OpSpec, data: Data) -> list[Case]:
-    """The rows of PyTorch: one call of the forward operator each, eager, without autograd, into
-    the shared output (``out=``), so that arithmetic and memory are measured, not the allocator.
-    """
-    from myops import functional
-
-    function = getattr(functional, spec.torch_name)
-    out, scratch = tensor_on(data.output), tensor_on(data.scratch)
-    inputs = [tensor_on(array) for array in data.inputs]
-
-    def make(compute: Callable[..., object]) -> Callable[[], object]:
-        return lambda: compute(out, scratch, *inputs)
-
-    def result() -> npt.NDArray[np.float64]:
-        return data.output[:CHECKED].astype(np.float64)
-
-    rows = [(rival.name, make(rival.compute)) for rival in TORCH_RIVALS.get(spec.name, ())]
-    rows.append((OURS, lambda: function(*inputs, out=out)))
-    return [Case("torch", name, "", call, 1, result) for name, call in rows]
-
-
-@contextmanager
-def torch_threads(threads: int) -> Iterator[None]:
-    """PyTorch on so many threads for the block; the number it had comes back after it."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

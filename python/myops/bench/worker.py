@@ -20,8 +20,8 @@ def main(plan_text: str, result: str) -> None:
     fields: dict[str, Any] = json.loads(plan_text)
     lists: dict[str, Any] = {k: tuple(v) for k, v in fields.items() if isinstance(v, list)}
     plan = Plan(**(fields | lists))
-    measurements = measure(plan, on_round=lambda: print("round", flush=True))
-    Path(result).write_text(json.dumps([asdict(m) for m in measurements]))
+    found = measure(plan, on_round=lambda: print("round", flush=True))
+    Path(result).write_text(json.dumps(asdict(found)))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,12 @@ from myops.cli.bench import bench
 from myops.cli.check import check
 from myops.cli.common import stderr
 from myops.cli.demo import demo
+from myops.cli.doctor import doctor
 from myops.cli.export import export
 from myops.cli.golden import golden
 from myops.cli.info import info
+from myops.cli.profile import profile
+from myops.cli.tune import tune
 from myops.cli.verify import verify
 
 app = typer.Typer(
@@ -25,7 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (info, export, verify, check, bench, demo):
+for command in (info, doctor, export, verify, check, profile, bench, tune, demo):
     app.command()(command)
 app.add_typer(golden, name="golden")
 

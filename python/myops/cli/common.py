@@ -26,6 +26,8 @@ Dims = Annotated[
     list[str] | None, typer.Option("--dim", help="Size of a symbolic dim, name=size. Repeatable.")
 ]
 
+Inputs = Annotated[Path | None, typer.Option(help=".npz file with the model's inputs.")]
+
 
 def print_json(data: Any) -> None:
     """Writes data to standard output, where a machine reads it."""

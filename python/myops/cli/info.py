@@ -8,7 +8,7 @@ import platform
 from rich.markup import escape
 from rich.table import Table
 
-from myops import __version__, _build_info
+from myops import __version__, _build_info, _fatbin
 from myops._errors import MyopsError
 from myops.cli.common import Json, print_json, stdout
 
@@ -29,19 +29,23 @@ def info(as_json: Json = False) -> None:
     """What is installed: build, libraries, operators, versions of the neighbours."""
     from myops import _library
 
-    libraries = {}
+    libraries, architectures = {}, {}
     for name, find in (("torch", _library.torch_library), ("ort", _library.ort_library)):
         try:
-            libraries[name] = str(find())
+            path = find()
         except MyopsError as error:
             libraries[name] = str(error)
+        else:
+            libraries[name] = str(path)
+            architectures[name] = " ".join(_fatbin.architectures(path)) or None
     data = {
         "myops": __version__,
         "python": platform.python_version(),
         "compiler": _build_info.compiler,
         "built_for_torch": _build_info.torch_version or None,
         "ort_api_version": _build_info.ort_api_version or None,
-        "cuda": _build_info.cuda_message() or "built in",
+        "cuda": _build_info.cuda_compiler or "built without CUDA",
+        "cuda_architectures": architectures,
         "isa": _build_info.isa(),
         "isas": _build_info.isas(),
         "libraries": libraries,

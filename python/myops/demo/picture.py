@@ -17,7 +17,7 @@ from myops.spec import SWISH
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLUE, YELLOW, GREEN, RED = bench_picture.COLOURS
+BLUE, YELLOW, GREEN, RED = bench_picture.COLOURS[:4]
 _SHOWN = 16
 
 

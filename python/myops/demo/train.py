@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from myops._errors import MyopsError
-from myops.bench.rivals import torch_threads
+from myops.bench.torch_rows import torch_threads
 
 if TYPE_CHECKING:
     import torch

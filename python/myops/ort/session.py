@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from myops import _build_info
 from myops._errors import LibraryError, MissingPackageError, ModelError, UsageError
 from myops._library import ort_library
 from myops.spec import DOMAIN
@@ -96,16 +97,20 @@ def register(options: Any, plugin: str | os.PathLike[str] | None = None) -> None
             WHERE,
             "ONNX Runtime should accept the plugin",
             f"{path}: {' '.join(str(error).split())}",
-            "Pass libmyops_ort.so (not the torch library libmyops.so), built for this machine",
+            "Pass libmyops_ort.so (not the torch library libmyops.so), built for this machine; "
+            f"myops doctor {path} says what is wrong with a file",
         ) from error
+
+
+def _names(providers: Sequence[Any]) -> list[str]:
+    return [provider if isinstance(provider, str) else provider[0] for provider in providers]
 
 
 def _check_providers(ort: Any, providers: Sequence[Any] | None) -> list[Any]:
     available = ort.get_available_providers()
     if providers is None:
         return ["CPUExecutionProvider"]
-    for provider in providers:
-        name = provider if isinstance(provider, str) else provider[0]
+    for name in _names(providers):
         if name not in available:
             raise UsageError(
                 WHERE,
@@ -115,6 +120,19 @@ def _check_providers(ort: Any, providers: Sequence[Any] | None) -> list[Any]:
                 "Install the onnxruntime package that has it, or leave it out",
             )
     return list(providers)
+
+
+def _check_started(session: Any, providers: Sequence[Any]) -> None:
+    """ONNX Runtime only warns where a provider that it has cannot start, and goes on without it."""
+    started = session.get_providers()
+    for name in _names(providers):
+        if name not in started:
+            raise LibraryError(
+                WHERE,
+                f"{name} should start",
+                f"a session with {', '.join(started)} only",
+                "Look at ONNX Runtime's warning above: driver, CUDA and cuDNN versions",
+            )
 
 
 def session(
@@ -145,7 +163,8 @@ def session(
         ModelError: a node of the ``myops`` domain is not what the plugin offers (name, case of the
             domain, version, dtype, attribute), or ONNX Runtime refuses the model. The check of the
             nodes needs the ``onnx`` package and is left out where that is not installed.
-        LibraryError: the plugin is missing or not usable.
+        LibraryError: the plugin is missing or not usable, it has no CUDA kernels for a CUDA
+            session, or a provider does not start.
         UsageError: an argument is not usable.
     """
     ort = _import_onnxruntime()
@@ -156,8 +175,10 @@ def session(
     if not isinstance(model, bytes) and not Path(model).is_file():
         raise ModelError(WHERE, "the model file should exist", os.fspath(model), "Check the path")
     _check_nodes(model, with_plugin=plugin is not False)
+    if plugin in (None, True) and "CUDAExecutionProvider" in _names(chosen):
+        _check_cuda_kernels(model)
     try:
-        return ort.InferenceSession(
+        result = ort.InferenceSession(
             model if isinstance(model, bytes) else os.fspath(model), options, providers=chosen
         )
     except Exception as error:
@@ -171,6 +192,8 @@ def session(
             f"onnxruntime {ort.__version__}: {text}",
             remedy,
         ) from error
+    _check_started(result, chosen)
+    return result
 
 
 def _check_nodes(model: str | os.PathLike[str] | bytes, with_plugin: bool) -> None:
@@ -181,3 +204,21 @@ def _check_nodes(model: str | os.PathLike[str] | bytes, with_plugin: bool) -> No
     from myops.ort import check
 
     check.check_model(model, with_plugin)
+
+
+def _check_cuda_kernels(model: str | os.PathLike[str] | bytes) -> None:
+    """Without CUDA kernels our nodes would run on the CPU, between copies from the GPU and back."""
+    if not _build_info.cuda_message():
+        return
+    try:
+        from myops.ort import check
+    except ImportError:  # the nodes cannot be read without onnx
+        return
+    if check.has_our_nodes(model):
+        raise LibraryError(
+            WHERE,
+            "a CUDA session needs a plugin with CUDA kernels",
+            "myops built without CUDA",
+            "Rebuild it where nvcc is found (pip install -C cmake.define.MYOPS_CUDA=ON .), or run "
+            "a portable model with plugin=False",
+        )

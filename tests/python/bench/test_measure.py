@@ -5,7 +5,8 @@ import gc
 
 import pytest
 from myops._errors import UsageError
-from myops.bench.measure import Timing, copy_bandwidth, interleaved, orders
+from myops.bench import measure
+from myops.bench.measure import Timing, copy_bandwidth, interleaved, orders, rotated
 
 
 def test_orders_are_random_and_seeded():
@@ -59,6 +60,21 @@ def test_wrong_use():
         interleaved({})
     with pytest.raises(UsageError, match="rounds should be at least 1"):
         interleaved({"a": lambda: None}, rounds=0)
+
+
+def test_rotated_calls_take_turns():
+    seen: list[str] = []
+    call = rotated([lambda name=name: seen.append(name) for name in "abc"])
+    for _ in range(5):
+        call()
+    assert seen == list("abcab")
+
+
+def test_settle_waits_before_each_turn(monkeypatch):
+    waits: list[float] = []
+    monkeypatch.setattr(measure, "sleep", waits.append)
+    interleaved({"a": lambda: None, "b": lambda: None}, rounds=3, min_sample=0.0, settle=0.5)
+    assert waits == [0.5] * 6
 
 
 @pytest.mark.parametrize("threads", [1, 2])

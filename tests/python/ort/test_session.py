@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from myops import _library
+from myops import _build_info, _library
 from myops._errors import LibraryError, MissingPackageError, ModelError, UsageError
 from myops.onnx import add_functions
 from myops.spec import DOMAIN, SPECS
@@ -27,6 +28,9 @@ from .support import (
     node,
     untyped,
 )
+
+# The package shows the function of that name in the module's place.
+session_module = importlib.import_module("myops.ort.session")
 
 X = np.linspace(-4, 4, 12, dtype=np.float32).reshape(3, 4)
 
@@ -100,6 +104,41 @@ def test_provider_that_is_not_there(providers, check_message):
     name = providers[0] if isinstance(providers[0], str) else providers[0][0]
     assert name in text
     assert "CPUExecutionProvider" in text
+
+
+class WithCuda:
+    """An onnxruntime that has the CUDA provider, on a machine where it cannot start."""
+
+    def __getattr__(self, name):
+        return getattr(onnxruntime, name)
+
+    @staticmethod
+    def get_available_providers():
+        return ["CUDAExecutionProvider", *onnxruntime.get_available_providers()]
+
+    @staticmethod
+    def InferenceSession(model, options, providers):
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+CUDA = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+
+@each_spec
+def test_provider_that_does_not_start(spec, check_message, monkeypatch):
+    monkeypatch.setattr(session_module, "_import_onnxruntime", WithCuda)
+    monkeypatch.setattr(_build_info, "cuda_message", lambda: "")
+    text = _load(model([node(spec)]), check_message, LibraryError, providers=CUDA)
+    assert "CUDAExecutionProvider should start" in text
+
+
+@each_spec
+def test_cuda_session_without_cuda_kernels(spec, check_message, monkeypatch):
+    monkeypatch.setattr(session_module, "_import_onnxruntime", WithCuda)
+    monkeypatch.setattr(_build_info, "cuda_message", lambda: "built without CUDA")
+    text = _load(model([node(spec)]), check_message, LibraryError, providers=CUDA)
+    assert "built without CUDA" in text
+    assert "MYOPS_CUDA=ON" in text
 
 
 @each_spec

@@ -4,11 +4,7 @@
 
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define MYOPS_HOST_DEVICE __host__ __device__
-#else
-#define MYOPS_HOST_DEVICE
-#endif
+#include "myops/host_device.hpp"
 
 namespace myops {
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The elementwise driver on CUDA: every op of the list, every pass, every storage type. Compiled
-// with --fmad=false: fused operations are those written in the source, so that results have the
-// CPU's bits.
+// The elementwise driver on CUDA, for every op of the list and every storage type; a source file
+// per pass makes the kernels. Compiled with --fmad=false: fused operations are those written in the
+// source, so that results have the CPU's bits.
+#pragma once
+
 #include <utility>
 
 #include "cuda/launch.cuh"
@@ -69,6 +71,31 @@ __global__ void __launch_bounds__(threads_per_block)
   walk(plan, blockIdx.x, threadIdx.x, scalar, vector);
 }
 
+template <int n>
+struct Layouts {
+  Broadcast of[n];
+};
+
+/// The forward pass where an input after the first is broadcast: element by element.
+template <template <class> class Op, class Storage, int n>
+__global__ void __launch_bounds__(threads_per_block)
+    broadcasting(const Op<typename ComputeType<Storage>::type> op,
+                 const Pointers<Storage, n, 1> pointers,
+                 const __grid_constant__ Layouts<n - 1> layouts, const LaunchPlan plan) {
+  using T = typename ComputeType<Storage>::type;
+  constexpr Range range = is_brief_pass<Pass::forward, Storage> ? Range::brief_full : Range::full;
+  const auto each = [&](std::int64_t i) {
+    T in[n];
+    T out[1];
+    in[0] = cuda::load(pointers.in[0][i]);
+#pragma unroll
+    for (int k = 1; k < n; ++k) in[k] = cuda::load(pointers.in[k][layouts.of[k - 1].offset(i)]);
+    compute<Pass::forward, range>(op, in, out, std::make_index_sequence<n>{});
+    cuda::store(out[0], pointers.out[0] + i);
+  };
+  walk(plan, blockIdx.x, threadIdx.x, each, each);
+}
+
 /// Blocks that keep the current device busy; the grid-stride loop covers the rest.
 std::int64_t most_blocks() noexcept {
   int device = 0;
@@ -89,6 +116,18 @@ Status launch(const CudaCall& call) {
   Pointers<Storage, n, m> pointers;
   for (int k = 0; k < n; ++k) pointers.in[k] = static_cast<const Storage*>(call.inputs[k]);
   for (int k = 0; k < m; ++k) pointers.out[k] = static_cast<Storage*>(call.outputs[k]);
+  const auto stream = static_cast<cudaStream_t>(call.stream);
+  const Op<T> op(call.attributes);
+  if constexpr (pass == Pass::forward && op_broadcasts<Op<T>>) {
+    if (call.broadcasts != nullptr) {
+      Layouts<n - 1> layouts;
+      for (int k = 1; k < n; ++k) layouts.of[k - 1] = call.broadcasts[k];
+      const LaunchPlan plan = plan_launch(call.count, sizeof(Storage), 0, false, most_blocks());
+      broadcasting<Op, Storage, n>
+          <<<plan.blocks, plan.threads, 0, stream>>>(op, pointers, layouts, plan);
+      return MYOPS_LAUNCH_STATUS();
+    }
+  }
   const auto past = [](const void* pointer) {
     return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(pointer) % 16);
   };
@@ -100,8 +139,6 @@ Status launch(const CudaCall& call) {
     vectorize = vectorize && past(pointers.out[k]) == past(pointers.out[0]);
   const LaunchPlan plan =
       plan_launch(call.count, sizeof(Storage), past(pointers.out[0]), vectorize, most_blocks());
-  const Op<T> op(call.attributes);
-  const auto stream = static_cast<cudaStream_t>(call.stream);
   if (vectorize) {
     elementwise<Op, pass, Storage, width, n, m>
         <<<plan.blocks, plan.threads, 0, stream>>>(op, pointers, plan);
@@ -112,23 +149,10 @@ Status launch(const CudaCall& call) {
   return MYOPS_LAUNCH_STATUS();
 }
 
-#define MYOPS_PASS(Name, pass)                                                      \
+/// A row of the table of one pass: a kernel per storage type.
+#define MYOPS_CUDA_ROW(Name, pass)                                                  \
   {launch<Name, pass, float>, launch<Name, pass, double>, launch<Name, pass, Half>, \
-   launch<Name, pass, BFloat16>}
-#define MYOPS_ROW(Name, torch_name)                                   \
-  {MYOPS_PASS(Name, Pass::forward), MYOPS_PASS(Name, Pass::backward), \
-   MYOPS_PASS(Name, Pass::double_backward)},
-
-constexpr CudaKernelFn table[op_count][pass_count][dtype_count] = {MYOPS_ALL_OPS(MYOPS_ROW)};
+   launch<Name, pass, BFloat16>},
 
 }  // namespace
-
-Status cuda_status() noexcept { return {}; }
-
-const char* cuda_architectures() noexcept { return MYOPS_CUDA_ARCHITECTURES; }
-
-CudaKernelFn cuda_kernel(const OpInfo& op, Pass pass, DType dtype) noexcept {
-  return table[op.index][static_cast<std::size_t>(pass)][static_cast<std::size_t>(dtype)];
-}
-
 }  // namespace myops
