@@ -24,6 +24,7 @@ from myops._errors import LibraryError, ModelError, MyopsError
 from myops.verify import golden_file
 from myops.verify.compare import Tolerance, compare
 from myops.verify.golden_file import WHERE, sha256
+from myops.verify.parties import run_session
 from myops.verify.report import Report, Row
 from myops.verify.tolerances import MODEL_TOLERANCE, Overrides, largest_size
 
@@ -311,7 +312,7 @@ def _numbers(
     from myops.ort import session
 
     inputs = {n.partition(":")[2]: a for n, a in arrays.items() if n.startswith("input:")}
-    results = session(model, plugin=plugin).run(list(meta["outputs"]), inputs)
+    results = run_session(session(model, plugin=plugin), list(meta["outputs"]), inputs)
     import onnxruntime  # after the session, which says how to install it
 
     party = f"ORT {onnxruntime.__version__}" + ("" if plugin is False else " + plugin")

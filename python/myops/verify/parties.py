@@ -7,11 +7,15 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import ModelProto
+
+from myops._errors import ModelError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -32,7 +36,25 @@ class Party:
 
     name: str
     ours: bool
-    run: Callable[[ModelProto | str, Arrays], list[Any]]
+    run: Callable[[Any, Arrays], list[Any]]
+
+
+def run_session(session: Any, names: list[str] | None, inputs: Arrays) -> list[Any]:
+    """The outputs of an ``onnxruntime.InferenceSession``.
+
+    Raises:
+        ModelError: ONNX Runtime fails.
+    """
+    try:
+        return list(session.run(names, dict(inputs)))
+    except Exception as error:  # of ONNX Runtime's own kinds
+        shapes = ", ".join(f"{name} {list(np.shape(a))}" for name, a in inputs.items())
+        raise ModelError(
+            "myops.verify",
+            "ONNX Runtime should run the model on these inputs",
+            f"{shapes}: {' '.join(str(error).split())[:400]}",
+            "Give inputs that the model takes (--inputs x.npz, --dim name=size)",
+        ) from error
 
 
 def onnxruntime_party(
@@ -48,7 +70,7 @@ def onnxruntime_party(
 
         source = model if isinstance(model, str) else model.SerializeToString()
         loaded = session(source, plugin=plugin, graph_optimization_level=optimization)
-        outputs = loaded.run(None, dict(inputs))
+        outputs = run_session(loaded, None, inputs)
         # Tensors as arrays; sequences stay lists.
         return [v if isinstance(v, (list, dict)) else np.asarray(v) for v in outputs]
 

@@ -8,10 +8,11 @@ import json
 import numpy as np
 import onnx
 import pytest
-from myops.spec import ELEMENTWISE
+from myops.spec import ELEMENTWISE, SPECS
 from myops.verify import verify_model
 from myops.verify.bisect import bisect
 from myops.verify.bisect_file import bisect_file
+from myops.verify.operators import attribute_sets, one_node_model
 from myops.verify.parties import ALONE, PLUGIN, Party, onnx_parties
 from onnx import helper
 
@@ -54,6 +55,25 @@ def test_no_false_alarm(model: onnx.ModelProto, half: onnx.ModelProto, party: Pa
         found = bisect(proto, inputs, party)
         assert found.ok, found.summary
         assert found.nodes == len(proto.graph.node)
+        assert found.not_judged == []
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.torch_name)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_no_false_alarm_at_any_operator(spec, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    shapes = [(50,)] * len(spec.inputs)
+    if spec.kind == "norm":
+        shapes[:-1] = [(4, 50)] * (len(shapes) - 1)
+    outer = "float32" if dtype == "bfloat16" else dtype
+    inputs = {
+        name: rng.uniform(0.5, 3, shape).astype(outer) * rng.choice([-1, 1], shape).astype(outer)
+        for name, shape in zip(spec.inputs, shapes, strict=True)
+    }
+    model = one_node_model(spec, dtype, list(attribute_sets(spec))[-1])
+    for party in PARTIES.values():
+        found = bisect(model, inputs, party)
+        assert found.ok, found.summary
         assert found.not_judged == []
 
 

@@ -19,7 +19,7 @@ from myops.verify.compare import Tolerance
 from myops.verify.tolerances import MODEL_TOLERANCE, model_tolerance, parse_tolerances, precision
 from onnx import TensorProto, helper, numpy_helper
 
-from .networks import info, model_of, swish
+from .networks import info, model_of, scalar, swish
 
 STRICT = Tolerance(ulp=0.5)
 
@@ -253,6 +253,21 @@ def test_where_onnx_has_no_float64_either(tmp_path, check_message) -> None:
     assert report.truth == "the torch model in float64"
 
 
+def test_inputs_that_no_runtime_takes(tmp_path, check_message, run_myops) -> None:
+    """Sizes that fit the signature and not the model."""
+    weight = scalar("w", np.ones((3, 2)))
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    model = model_of(nodes, [info("x", ("n", "k"))], [info("y", ("n", 2))], [weight])
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match="the model should run on its inputs") as error:
+        verify_model(tmp_path / "m.onnx")
+    check_message(error.value)
+    assert verify_model(tmp_path / "m.onnx", dims={"k": 3}).ok
+    done = run_myops(tmp_path, "verify", "m.onnx", "--check-finite")
+    assert done.returncode == 1
+    assert "ONNX Runtime should run the model on these inputs" in done.stderr
+
+
 def test_integer_outputs_must_be_equal(tmp_path) -> None:
     outputs = [info("best", (), TensorProto.INT64)]
     model = model_of(
@@ -283,5 +298,9 @@ def test_command_line(tmp_path, run_myops) -> None:
     done = run_myops(tmp_path, *files, "small.npz", "--json", "--tolerance", "float16=1e-9")
     assert done.returncode == 1
     assert json.loads(done.stdout)["off"] == ["ORT + plugin"]
+    np.savez(tmp_path / "other.npz", x=np.float16([[1]]))
+    done = run_myops(tmp_path, *files, "other.npz", "--check-finite")
+    assert done.returncode == 2
+    assert "should have the shape ['n']" in done.stderr
     for wrong in (("--bisect",), ("m.onnx", "--tolerance", "x=1"), ("--ulp", "float15=1")):
         assert run_myops(tmp_path, "verify", *wrong).returncode == 2
