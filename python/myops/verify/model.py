@@ -99,13 +99,14 @@ def _run_torch(
     return [np.asarray(o.float() if o.dtype == torch.bfloat16 else o) for o in outputs]
 
 
-def _load_inputs(
-    inputs: Mapping[str, npt.NDArray[Any]] | str | os.PathLike[str] | None,
-    model: ModelProto,
-    dims: Mapping[str, int] | None,
+def read_inputs(
+    inputs: Mapping[str, npt.NDArray[Any]] | str | os.PathLike[str], model: ModelProto
 ) -> dict[str, npt.NDArray[Any]]:
-    if inputs is None:
-        return synthesize(model, dims)
+    """A model's inputs by name, from a mapping or an .npz file.
+
+    Raises:
+        UsageError: the file cannot be read, or the names are not those of the model's inputs.
+    """
     if not isinstance(inputs, Mapping):
         try:
             with np.load(Path(inputs)) as archive:
@@ -156,7 +157,7 @@ def verify_model(
         UsageError: the inputs do not fit.
     """
     proto = onnx_model.load(path)
-    arrays = _load_inputs(inputs, proto, dims)
+    arrays = synthesize(proto, dims) if inputs is None else read_inputs(inputs, proto)
     names = [value.name for value in proto.graph.output]
     truth: list[npt.NDArray[Any]]
     parties = onnx_parties(plugin)

@@ -7,13 +7,13 @@ so a place that is refused for one operator may still serve another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from onnx import ModelProto, NodeProto
+from onnx import NodeProto
 
 from myops.onnx.inject import safety
-from myops.onnx.inject.graph import Scope, label, scopes
+from myops.onnx.inject.graph import Scope, label
 from myops.onnx.inject.matcher import Match, Matcher
 from myops.onnx.inject.patterns import Pattern, patterns
 from myops.spec import DOMAIN, OpSpec
@@ -34,6 +34,7 @@ class Candidate:
         index: of its last node.
         plain: how to replace it with the types it computes in.
         island: the same with the casts to and from a half type around it, if there are any.
+        numeric: whether it rounds intermediate values to a half type, which we do not.
         refused: why it must not be replaced, empty if it may.
         refused_for: the same for one target.
         group: of places that are decided together.
@@ -47,6 +48,7 @@ class Candidate:
     index: int
     plain: safety.Site
     island: safety.Site | None
+    numeric: bool = False
     refused: str = ""
     refused_for: dict[str, str] = field(default_factory=dict)
     group: str = ""
@@ -77,9 +79,11 @@ class Candidate:
         return self.refused or self.refused_for.get(target, "")
 
 
-def _by_root() -> dict[str, list[Pattern]]:
+def _by_root(operators: Collection[str] | None) -> dict[str, list[Pattern]]:
     found: dict[str, list[Pattern]] = {}
     for pattern in patterns():
+        if operators is not None and pattern.spec.name not in operators:
+            continue
         for op_type in sorted(pattern.roots):
             found.setdefault(op_type, []).append(pattern)
     return found
@@ -88,9 +92,15 @@ def _by_root() -> dict[str, list[Pattern]]:
 class Finder:
     """Finds the candidates of one scope."""
 
-    def __init__(self, scope: Scope, base: str, allow_numeric_change: bool) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        base: str,
+        allow_numeric_change: bool,
+        operators: Collection[str] | None,
+    ) -> None:
         self.scope, self.base, self.allow = scope, base, allow_numeric_change
-        self._by_root = _by_root()
+        self._by_root = _by_root(operators)
 
     def _at(self, matcher: Matcher, index: int) -> Iterator[Candidate]:
         """The best candidate of each operator that ends in one node."""
@@ -111,10 +121,18 @@ class Finder:
         yield from seen.values()
 
     def _judged(self, matcher: Matcher, spec: OpSpec, match: Match, index: int) -> Candidate:
-        plain, island, refused, refused_for = safety.judge(
-            self.scope, matcher, spec, match, index, self.allow
+        verdict = safety.judge(self.scope, matcher, spec, match, index, self.allow)
+        return Candidate(
+            spec,
+            self.scope,
+            match,
+            index,
+            verdict.plain,
+            verdict.island,
+            verdict.numeric,
+            verdict.refused,
+            dict(verdict.refused_for),
         )
-        return Candidate(spec, self.scope, match, index, plain, island, refused, refused_for)
 
     def find(self) -> list[Candidate]:
         strict = Matcher(self.scope, self.base)
@@ -142,14 +160,22 @@ class Finder:
 
 
 def find(
-    model: ModelProto, base: str = "", allow_numeric_change: bool = False
+    model_scopes: Iterable[Scope],
+    base: str = "",
+    allow_numeric_change: bool = False,
+    operators: Collection[str] | None = None,
 ) -> list[Candidate]:
-    """All candidates of a model, in the order of the file.
+    """All candidates, in the order of the file.
 
     Args:
-        model: without its external data, if it has any.
+        model_scopes: of a model, which may be without its external data.
         base: the folder of the external data; empty if there is none.
         allow_numeric_change: whether half-precision results may change by what their intermediate
             roundings cost.
+        operators: names of those to look for; all if None.
     """
-    return [c for s in scopes(model) for c in Finder(s, base, allow_numeric_change).find()]
+    return [
+        candidate
+        for scope in model_scopes
+        for candidate in Finder(scope, base, allow_numeric_change, operators).find()
+    ]

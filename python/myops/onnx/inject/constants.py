@@ -15,7 +15,7 @@ from onnx.external_data_helper import load_external_data_for_tensor, uses_extern
 from myops.onnx.inject.graph import Scope
 
 # No coefficient of ours is longer; longer tensors are weights, which stay where they are.
-_LONGEST = 1 << 16
+_LONGEST = 1 << 10
 
 
 @dataclass(frozen=True)

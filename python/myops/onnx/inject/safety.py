@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +36,17 @@ class Site:
     outputs: tuple[str, ...]
     element_type: int
     last: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The fields of a candidate that follow from its match, see there."""
+
+    plain: Site
+    island: Site | None
+    numeric: bool
+    refused: str
+    refused_for: Mapping[str, str]
 
 
 def _name(element_type: int) -> str:
@@ -155,6 +166,17 @@ def _attribute_problem(spec: OpSpec, match: Match) -> str:
     return ""
 
 
+def _layer_norm(scope: Scope, spec: OpSpec, site: Site) -> str:
+    """A mean that was taken off before: ONNX Runtime fuses the whole LayerNormalization."""
+    node = scope.producer(site.inputs[0])
+    if spec.kind != "norm" or node is None or node.op_type != "Sub":
+        return ""
+    mean = scope.producer(node.input[1])
+    if mean is None or mean.op_type != "ReduceMean":
+        return ""
+    return "it is part of a LayerNormalization, which ONNX Runtime fuses as a whole"
+
+
 def _overridable_input(matcher: Matcher, site: Site, spec: OpSpec) -> str:
     for name, tensor in zip(spec.inputs[1:], site.inputs[1:], strict=True):
         found = matcher.constant(tensor)
@@ -193,7 +215,7 @@ def changes_halves(scope: Scope, match: Match, site: Site) -> bool:
 
 def judge(
     scope: Scope, matcher: Matcher, spec: OpSpec, match: Match, index: int, allow: bool
-) -> tuple[Site, Site | None, str, dict[str, str]]:
+) -> Verdict:
     """How to replace a match, and why not: for any target, and by target."""
     plain, problem = _plain_site(scope, spec, match, index)
     island = _island(scope, plain)
@@ -208,6 +230,7 @@ def judge(
         reasons += filter(
             None,
             (
+                _layer_norm(scope, spec, plain),
                 _overridable_input(matcher, plain, spec),
                 _shape_problem(scope, spec, match, plain),
                 _attribute_problem(spec, match),
@@ -232,4 +255,4 @@ def judge(
         why = native.obstacle(scope, matcher, spec, match, plain)
         if why:
             by_target["native"] = why
-    return plain, island, "; ".join(reasons), by_target
+    return Verdict(plain, island, numeric, "; ".join(reasons), by_target)

@@ -1,0 +1,467 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Injection from end to end: find, decide, rewrite, verify, write."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import ModelProto
+
+from myops._errors import LibraryError, ModelError, UsageError
+from myops.bench.machine import cpu_model
+from myops.onnx import model as onnx_model
+from myops.onnx.inject import files, measure, pieces, rules, verify
+from myops.onnx.inject.candidates import CUSTOM, NATIVE, Candidate, find
+from myops.onnx.inject.graph import Scope, scopes
+from myops.onnx.inject.inputs import describe, proposals, required
+from myops.onnx.inject.report import Report, Row
+from myops.onnx.inject.rewrite import rewrite
+from myops.ort import library_path
+from myops.spec import find as find_spec
+
+WHERE = "myops.onnx.inject"
+
+TARGETS = ("auto", "custom", "native")
+
+MARK = "myops.inject"
+"""Key in the metadata of a model whose targets were measured: where that was."""
+
+# Models above are not run unless the user insists: two of them would have to be in memory.
+_LARGE = 1 << 30
+_CAST_LIKE_SINCE = 15
+
+
+@dataclass
+class Options:
+    """How to inject, see ``inject``."""
+
+    target: str = "auto"
+    operators: Sequence[str] | None = None
+    threads: int | None = None
+    inputs: Mapping[str, Any] | str | os.PathLike[str] | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
+    measure: bool | None = None
+    remeasure: bool = False
+    allow_numeric_change: bool = False
+    ir_version: int | None = None
+    plugin: str | os.PathLike[str] | None = None
+    tolerance: float | None = None
+    seconds: float = 6.0
+    on_step: Callable[[str], object] = lambda text: None
+
+    def __post_init__(self) -> None:
+        if self.target not in TARGETS:
+            raise UsageError(
+                WHERE, f"target should be one of {', '.join(TARGETS)}", repr(self.target), "Choose"
+            )
+        if self.threads is not None and self.threads < 1:
+            raise UsageError(WHERE, "threads should be at least 1", str(self.threads), "Pass more")
+        if self.seconds <= 0:
+            raise UsageError(WHERE, "seconds should be above 0", str(self.seconds), "Pass more")
+        if self.operators is not None:
+            self.operators = [find_spec(name).name for name in self.operators]
+
+
+class Injection:
+    """One model on its way through."""
+
+    def __init__(self, model: ModelProto, base: Path | None, options: Options) -> None:
+        self.model, self.base, self.options = model, base, options
+        self.report = Report(target=options.target, threads=options.threads)
+        self.scopes: list[Scope] = []
+        self.candidates: list[Candidate] = []
+        self.plugin: str | bool | None = None
+
+    @property
+    def _base(self) -> str:
+        return "" if self.base is None else str(self.base)
+
+    def find(self) -> None:
+        self.options.on_step("looking for operators")
+        self.scopes = scopes(self.model)
+        self.candidates = find(
+            self.scopes, self._base, self.options.allow_numeric_change, self.options.operators
+        )
+        for candidate in self.candidates:
+            candidate.group = rules.group(candidate)
+        self._one_type_per_function()
+
+    def _one_type_per_function(self) -> None:
+        """Below opset 15 a function cannot serve two element types."""
+        if (onnx_model.opset(self.model) or 1) >= _CAST_LIKE_SINCE:
+            return
+        counts: dict[str, Counter[int]] = {}
+        for candidate in self.candidates:
+            if not candidate.why_not(CUSTOM):
+                kinds = counts.setdefault(candidate.spec.name, Counter())
+                kinds[candidate.site(CUSTOM).element_type] += 1
+        for candidate in self.candidates:
+            kinds = counts.get(candidate.spec.name, Counter())
+            kept = kinds.most_common(1)[0][0] if kinds else 0
+            if not candidate.why_not(CUSTOM) and candidate.site(CUSTOM).element_type != kept:
+                candidate.refused_for[CUSTOM] = (
+                    f"one function for several element types needs opset {_CAST_LIKE_SINCE}"
+                )
+
+    def listed(self) -> Report:
+        self.report.rows = [Row.of(candidate, listed=True) for candidate in self.candidates]
+        return self.report
+
+    # Deciding
+
+    def _find_plugin(self) -> None:
+        if self.options.plugin is not None:
+            self.plugin = os.fspath(self.options.plugin)
+            return
+        try:
+            library_path()
+            self.plugin = None
+        except LibraryError as error:
+            self.plugin = False
+            self.report.notes.append(f"Without the plugin only native spellings are tried: {error}")
+            for candidate in self.candidates:
+                if self.options.target == "auto":
+                    candidate.refused_for.setdefault(CUSTOM, "the plugin is not installed")
+
+    def _force(self, target: str) -> None:
+        for candidate in self.candidates:
+            reason = candidate.why_not(target)
+            candidate.choice = "" if reason else target
+            candidate.reason = reason
+
+    def _by_rules(self) -> None:
+        version = _version(self.report.onnxruntime)
+        for candidate in self.candidates:
+            target, why = rules.by_rule(candidate, version)
+            reason = candidate.why_not(target) if target else candidate.refused or why
+            if target and reason and not candidate.refused:
+                other = CUSTOM if target == NATIVE else NATIVE
+                if NATIVE in candidate.refused_for and target == NATIVE:
+                    other = ""
+                if other and not candidate.why_not(other):
+                    target, reason = other, ""
+            candidate.choice = target if target and not reason else ""
+            candidate.reason = reason
+
+    def _options_by_group(self) -> dict[str, list[str]]:
+        groups: dict[str, list[Candidate]] = {}
+        for candidate in self.candidates:
+            if not candidate.refused:
+                groups.setdefault(candidate.group, []).append(candidate)
+        ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+        found = {}
+        for group, members in ordered:
+            allowed = [t for t in (CUSTOM, NATIVE) if any(not c.why_not(t) for c in members)]
+            if allowed:
+                found[group] = allowed
+        return found
+
+    def _choose(self, choices: measure.Choices) -> None:
+        for candidate in self.candidates:
+            target = choices.get(candidate.group, "")
+            candidate.choice = target if target and not candidate.why_not(target) else ""
+
+    def _by_measuring(self, folder: Path, before: verify.Baseline) -> None:
+        assert before.feeds is not None
+        built: dict[str, Path] = {}
+
+        def build(choices: measure.Choices) -> Path:
+            self._choose(choices)
+            data = rewrite(self.model, self.scopes, self.candidates).SerializeToString()
+            path = folder / f"trial_{len(built)}.onnx"
+            path.write_bytes(data)
+            built[path.name] = path
+            return path
+
+        contest = measure.Contest(
+            build,
+            before.feeds,
+            self.options.threads,
+            self.plugin,
+            self.options.on_step,
+            self.options.seconds,
+        )
+        choices, final = measure.decide(contest, self._options_by_group())
+        self._choose(choices)
+        self.report.trials = contest.trials
+        for candidate in self.candidates:
+            if candidate.choice:
+                continue
+            candidate.reason = candidate.refused
+            if candidate.reason:
+                continue
+            if all(candidate.why_not(target) for target in (CUSTOM, NATIVE)):
+                candidate.reason = candidate.why_not(CUSTOM)
+            elif final is not None and not any(choices.values()):
+                candidate.reason = (
+                    f"no faster here: ratio {final.ratio:.3f} of the whole model, noise "
+                    f"{max(final.noise, measure.LEAST_GAIN):.3f}"
+                )
+            else:
+                candidate.reason = f"slower here: {self._slower(candidate, contest.trials)}"
+
+    @staticmethod
+    def _slower(candidate: Candidate, trials: Sequence[measure.Trial]) -> str:
+        """The figures that decided about a candidate's group."""
+        stages = [t for t in trials if t.stage == candidate.group and t.name != measure.AGAIN]
+        if not stages:
+            stages = [t for t in trials if t.stage == "all alike" and t.name != measure.AGAIN]
+        return ", ".join(f"{t.name} {t.ratio:.3f}" for t in stages) or "not measured alone"
+
+    def _mark(self) -> str:
+        threads = self.options.threads or "default"
+        return f"onnxruntime {self.report.onnxruntime}, {cpu_model()}, threads {threads}"
+
+    def _decided_before(self) -> bool:
+        return any(
+            entry.key == MARK and entry.value == self._mark()
+            for entry in self.model.metadata_props
+        )
+
+    def _set_mark(self, result: ModelProto) -> None:
+        for entry in result.metadata_props:
+            if entry.key == MARK:
+                entry.value = self._mark()
+                return
+        result.metadata_props.add(key=MARK, value=self._mark())
+
+    # The whole way
+
+    def run(self, near: Path | None) -> ModelProto:
+        """The injected model, verified; the original if there is nothing to do."""
+        import onnxruntime
+
+        self.report.onnxruntime = onnxruntime.__version__
+        self.find()
+        self._find_plugin()
+        large = files.weights_size(self.model, self.base) > _LARGE
+        wanted = self.options.target == "auto" and self.options.measure is not False
+        if wanted and large and self.options.measure is None:
+            wanted = False
+            self.report.notes.append(
+                "Not measured: the weights take more than 1 GB. The rules decided; --measure "
+                "measures nevertheless."
+            )
+        if wanted and self._decided_before() and not self.options.remeasure:
+            for candidate in self.candidates:
+                candidate.reason = candidate.refused or (
+                    f"it was measured here before ({MARK} in the metadata; --remeasure)"
+                )
+            return self._finish(self.model)
+        if not any(not c.refused for c in self.candidates) and self.options.ir_version is None:
+            self._force("custom")
+            return self._finish(self.model)
+        whole = not large or bool(self.options.measure)
+        with files.workspace(self.model, self.base, near) as folder:
+            return self._finish(self._in(folder, wanted, whole))
+
+    def _in(self, folder: Path, wanted: bool, whole: bool) -> ModelProto:
+        original = folder / "original.onnx"
+        original.write_bytes(self.model.SerializeToString())
+        before = verify.Baseline(None, [], None, True, "the weights take more than 1 GB")
+        if whole:
+            before = self._baseline(original)
+        if self.options.target != "auto":
+            self._force(self.options.target)
+        elif wanted and before.feeds is not None and before.loads:
+            self._by_measuring(folder, before)
+        else:
+            if wanted:
+                self.report.notes.append(
+                    f"Not measured, the rules decided: the original does not run here "
+                    f"({before.problem[:300] or 'ONNX Runtime does not load it'})"
+                )
+            self._by_rules()
+        changed = any(candidate.choice for candidate in self.candidates)
+        newer = self.options.ir_version is not None
+        if not changed and not newer:
+            return self.model
+        result = rewrite(self.model, self.scopes, self.candidates)
+        if newer and self.options.ir_version is not None:
+            result.ir_version = max(result.ir_version, self.options.ir_version)
+        if changed and self.report.trials:
+            self._set_mark(result)
+        self._verify(result, original, folder, before, whole)
+        return result
+
+    def _baseline(self, original: Path) -> verify.Baseline:
+        self.options.on_step("running the original")
+        options = self.options
+        given = options.inputs is not None or bool(options.dims) or not required(self.model)
+        ours = bool(onnx_model.our_nodes(self.model))
+        found = verify.baseline(
+            original,
+            proposals(self.model, options.inputs, options.dims),
+            self.plugin if ours else False,
+            given,
+        )
+        if found.feeds is not None:
+            self.report.inputs = describe(found.feeds)
+        return found
+
+    def _verify(
+        self,
+        result: ModelProto,
+        original: Path,
+        folder: Path,
+        before: verify.Baseline,
+        whole: bool,
+    ) -> None:
+        self.options.on_step("verifying")
+        report = self.report
+        path = folder / "result.onnx"
+        path.write_bytes(result.SerializeToString())
+        report.notes += filter(None, [verify.check_proto(original, path)])
+        report.pieces = pieces.check(
+            self.model,
+            self.candidates,
+            self._base,
+            folder,
+            self.plugin,
+            self.options.allow_numeric_change,
+        )
+        loaded = path
+        if not whole:
+            loaded = folder / "skeleton.onnx"
+            onnx.save(verify.skeleton(result), loaded)
+        report.notes += filter(None, [verify.check_loading(loaded, self.plugin, before.loads)])
+        if before.feeds is not None:
+            report.outputs = verify.check_values(
+                self.model, path, before, self.plugin, self.options.tolerance
+            )
+        else:
+            report.notes.append(
+                "The outputs of the whole model were not compared, each kind of replacement was: "
+                + before.problem[:300]
+            )
+
+    def _finish(self, result: ModelProto) -> ModelProto:
+        self.report.rows = [Row.of(candidate, listed=False) for candidate in self.candidates]
+        return result
+
+
+def _version(text: str) -> tuple[int, int]:
+    parts = text.split(".")
+    return int(parts[0]), int(parts[1])
+
+
+def _opened(
+    model: ModelProto | str | os.PathLike[str], options: Options
+) -> tuple[Injection, Path | None]:
+    if isinstance(model, ModelProto):
+        if files.external_tensors(model):
+            raise UsageError(
+                WHERE,
+                "a model in memory should hold its weights",
+                "tensors in external files",
+                "Pass the path of the file",
+            )
+        return Injection(model, None, options), None
+    path = Path(model)
+    return Injection(onnx_model.load(path, weights=False), path.parent, options), path
+
+
+def list_candidates(
+    model: ModelProto | str | os.PathLike[str], **options: Any
+) -> Report:
+    """What ``inject`` would look at, without running anything.
+
+    Args:
+        model: a model or the path of a file.
+        options: as of ``inject``.
+    """
+    injection, path = _opened(model, Options(**options))
+    injection.find()
+    report = injection.listed()
+    report.source = "" if path is None else str(path)
+    return report
+
+
+def inject(
+    model: ModelProto | str | os.PathLike[str], **options: Any
+) -> tuple[ModelProto, Report]:
+    """Replaces what is computed by several nodes, or by a slow one, where that pays.
+
+    Args:
+        model: a model or the path of a file; neither is changed. External data is not read into
+            the result, whose tensors refer to the same files, relative to the same folder.
+        target: "custom" for our fused nodes, each with its model-local function, so that the file
+            also runs where the plugin is not registered; "native" for the fastest standard nodes;
+            "auto" for what is fastest on this machine, or nothing.
+        operators: names of the operators to look for; all if None.
+        threads: of the sessions that are measured; ONNX Runtime's default if None.
+        inputs: arrays by name or an .npz file to run the model on; made up from the signature if
+            None.
+        dims: sizes of symbolic dims, by name or as ``input.axis``.
+        measure: whether "auto" measures; if not, ``rules.TABLE`` decides. None measures models
+            below 1 GB.
+        remeasure: measure a model again that was measured on this machine before.
+        allow_numeric_change: replace nodes that round to a half type in between, too. The report's
+            ``pieces`` say what changes.
+        ir_version: raise the file's IR version to this one. Nothing else raises it.
+        plugin: another plugin than the installed one.
+        tolerance: largest difference of an output, relative to its largest element.
+        seconds: to spend on one contest; there is one per group of places, and two more.
+        on_step: called with what is being done.
+
+    Returns:
+        The model, the same object if nothing is to be done, and the report.
+
+    Raises:
+        ModelError: the model is not usable, or the result is not the model it was.
+        UsageError: an argument is not usable.
+        MissingPackageError: onnxruntime is not installed.
+
+    It does not change the opset, does not fuse anything but our operators, and does not quantize.
+    """
+    injection, path = _opened(model, Options(**options))
+    result = injection.run(None)
+    injection.report.source = "" if path is None else str(path)
+    return result, injection.report
+
+
+def inject_file(
+    source: str | os.PathLike[str], output: str | os.PathLike[str], **options: Any
+) -> Report:
+    """``inject`` from file to file.
+
+    The output appears whole or not at all. Where it lies in another folder, the external data is
+    laid beside it as a hard link, or as a copy where the file system has no links.
+
+    Raises:
+        UsageError: the output is the source.
+    """
+    source, output = Path(source), Path(output)
+    if output.exists() and source.exists() and output.samefile(source):
+        raise UsageError(
+            WHERE, "the output should be another file than the input", str(output), "Name another"
+        )
+    injection, _ = _opened(source, Options(**options))
+    injection.report.source, injection.report.output = str(source), str(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    result = injection.run(output.parent)
+    injection.options.on_step("writing")
+    made: list[Path] = []
+    try:
+        untouched = result is injection.model
+        before = files.locations(result)
+        made = files.place_data(result, source.parent, output)
+        same = untouched and before == files.locations(result)
+        # The bytes of an unchanged file stay; protobuf might order its fields anew.
+        data = source.read_bytes() if same else result.SerializeToString()
+        files.write_bytes(output, data)
+    except BaseException as error:
+        for path in made:
+            path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise ModelError(
+                WHERE, "the output should be writable", str(error), "Choose another folder"
+            ) from error
+        raise
+    return injection.report
