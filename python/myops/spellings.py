@@ -22,7 +22,7 @@ ABSENT_ATTRIBUTES: Mapping[tuple[str, str], Mapping[str, Any]] = {
     (MICROSOFT, "QuickGelu"): {"alpha": 1.702},
     ("", "Swish"): {"alpha": 1.0},
 }
-"""What an attribute is where it is absent, for operators that an installed ``onnx`` may not know."""
+"""What absent attributes are, for operators that an installed ``onnx`` may not know."""
 
 SWISH = (
     # opset 24

@@ -14,7 +14,8 @@ from onnx import NodeProto
 
 from myops.onnx.inject import safety
 from myops.onnx.inject.graph import Scope, label
-from myops.onnx.inject.matcher import Match, Matcher
+from myops.onnx.inject.match import Match
+from myops.onnx.inject.matcher import Matcher
 from myops.onnx.inject.patterns import Pattern, patterns
 from myops.spec import DOMAIN, OpSpec
 

@@ -172,5 +172,3 @@ def _umask() -> int:
     value = os.umask(0)
     os.umask(value)
     return value
-
-

@@ -67,11 +67,7 @@ class Scope:
         """The scope that holds a tensor: this one or one around it."""
         scope: Scope | None = self
         while scope is not None:
-            if (
-                tensor in scope.producers
-                or tensor in scope.initializers
-                or tensor in scope.inputs
-            ):
+            if tensor in scope.producers or tensor in scope.initializers or tensor in scope.inputs:
                 return scope
             scope = scope.parent
         return None

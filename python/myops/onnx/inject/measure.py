@@ -20,6 +20,8 @@ from myops.ort import session
 
 ORIGINAL = "original"
 AGAIN = "original again"
+ALIKE = "all alike"
+BEST = "best so far"
 
 # Less is not worth a changed file.
 LEAST_GAIN = 0.01
@@ -27,6 +29,7 @@ LEAST_GAIN = 0.01
 _NOTCH = 1.57
 _FEWEST, _MOST = 9, 101
 _SECONDS = 6.0
+_REPEATS = 4
 
 Choices = Mapping[str, str]
 """Group -> target, empty for leaving it alone."""
@@ -43,6 +46,7 @@ class Trial:
         ratio: median of original / this within a round; above 1 is faster.
         low, high: the 95 % interval of the ratio.
         noise: the same contest's distance of the original from itself.
+        gain: lower end of the 95 % interval of best so far / this.
     """
 
     name: str
@@ -52,11 +56,22 @@ class Trial:
     low: float
     high: float
     noise: float
+    gain: float
+
+    @property
+    def threshold(self) -> float:
+        """The ratio that counts as faster."""
+        return 1.0 + max(self.noise, LEAST_GAIN)
+
+    @property
+    def settled(self) -> bool:
+        """Whether more rounds would hardly change the verdict."""
+        return self.low > self.threshold or self.high < self.threshold
 
     @property
     def wins(self) -> bool:
         """Whether it is faster beyond noise."""
-        return self.low > 1.0 + max(self.noise, LEAST_GAIN)
+        return self.low > self.threshold
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"wins": self.wins}
@@ -86,9 +101,7 @@ class Contest:
     _again: Any = None
 
     def _open(self, choices: Choices) -> Any:
-        return session(
-            self.build(choices), intra_op_num_threads=self.threads, plugin=self.plugin
-        )
+        return session(self.build(choices), intra_op_num_threads=self.threads, plugin=self.plugin)
 
     def _session(self, choices: Choices) -> Any:
         key = tuple(sorted((k, v) for k, v in choices.items() if v))
@@ -97,9 +110,25 @@ class Contest:
         return self._sessions[key]
 
     def measure(
-        self, stage: str, variants: Mapping[str, Choices], seconds: float
+        self,
+        stage: str,
+        variants: Mapping[str, Choices],
+        seconds: float,
+        base: str = ORIGINAL,
+        repeats: int = 1,
     ) -> dict[str, Trial]:
-        """Times variants and the original; a name -> trial, without the original."""
+        """Times variants and the original.
+
+        Args:
+            stage: name of the contest.
+            variants: name -> choices.
+            seconds: to spend.
+            base: the case that ``gain`` of the trials refers to.
+            repeats: how often to go on where it is open whether a variant wins.
+
+        Returns:
+            name -> trial, without the original.
+        """
         if self._again is None:
             self._again = self._open({})
         feeds = dict(self.feeds)
@@ -116,31 +145,44 @@ class Contest:
         # Every sample comes with a run that is not timed.
         rounds = int(seconds / (2 * len(cases) * max(once, 2e-4)))
         rounds = min(max(rounds, _FEWEST), _MOST)
-        timings = interleaved(
-            cases, rounds, warmup=2, on_round=lambda: self.on_round(f"measuring: {stage}")
-        )
-        found = _trials(stage, timings)
+        samples: dict[str, list[float]] = {name: [] for name in cases}
+        for repeat in range(repeats):
+            timings = interleaved(
+                cases,
+                rounds,
+                warmup=2,
+                seed=repeat,
+                on_round=lambda: self.on_round(f"measuring: {stage}"),
+            )
+            for name, timing in timings.items():
+                samples[name] += timing.samples
+            found = _trials(stage, samples, base)
+            if all(found[name].settled for name in variants):
+                break
         self.trials += found.values()
         found.pop(AGAIN)
         return found
 
 
-def _ratio(original: Timing, other: Timing) -> tuple[float, float, float]:
-    ratios = [a / b for a, b in zip(original.samples, other.samples, strict=True)]
+def _ratio(original: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
+    ratios = [a / b for a, b in zip(original, other, strict=True)]
     spread = Timing.of(ratios)
     notch = _NOTCH * (spread.q3 - spread.q1) / math.sqrt(len(ratios))
     return spread.median, spread.median - notch, spread.median + notch
 
 
-def _trials(stage: str, timings: Mapping[str, Timing]) -> dict[str, Trial]:
-    original = timings[ORIGINAL]
-    again, low, high = _ratio(original, timings[AGAIN])
-    noise = max(abs(low - 1.0), abs(high - 1.0)) if low > 1.0 or high < 1.0 else abs(again - 1.0)
+def _trials(stage: str, samples: Mapping[str, Sequence[float]], base: str) -> dict[str, Trial]:
+    original = samples[ORIGINAL]
+    again, low, high = _ratio(original, samples[AGAIN])
+    # Half of what lies between the median and 1 may be chance; all of it where 1 is excluded.
+    noise = abs(again - 1.0) if low > 1.0 or high < 1.0 else abs(again - 1.0) / 2
     found = {}
-    for name, timing in timings.items():
+    for name, times in samples.items():
         if name != ORIGINAL:
-            ratio, low, high = _ratio(original, timing)
-            found[name] = Trial(name, stage, timing.median * 1e3, ratio, low, high, noise)
+            ratio, low, high = _ratio(original, times)
+            gain = _ratio(samples[base], times)[1]
+            milliseconds = Timing.of(times).median * 1e3
+            found[name] = Trial(name, stage, milliseconds, ratio, low, high, noise, gain)
     return found
 
 
@@ -161,7 +203,7 @@ def decide(contest: Contest, options: Mapping[str, Sequence[str]]) -> tuple[Choi
     Returns:
         The choices, and the last trial; all empty if nothing wins.
     """
-    nothing: Choices = {group: "" for group in options}
+    nothing: Choices = dict.fromkeys(options, "")
     targets = list(dict.fromkeys(target for allowed in options.values() for target in allowed))
     variants: dict[str, Choices] = {}
     for target in targets:
@@ -169,23 +211,22 @@ def decide(contest: Contest, options: Mapping[str, Sequence[str]]) -> tuple[Choi
         variants[f"all {target}"] = choices
     if not variants:
         return nothing, None
-    trials = contest.measure("all alike", variants, contest.seconds)
+    trials = contest.measure(ALIKE, variants, contest.seconds)
     name = max(trials, key=lambda n: trials[n].ratio)
     best: Choices = variants[name] if trials[name].ratio > 1.0 else nothing
     for group, allowed in options.items() if len(options) > 1 else ():
-        others = {
+        others: dict[str, Choices] = {
             f"{group}: {target or 'as it is'}": {**best, group: target}
             for target in ("", *allowed)
             if target != best[group]
         }
-        others["best so far"] = best
-        trials = contest.measure(group, others, contest.seconds / 2)
-        name = max(trials, key=lambda n: trials[n].ratio)
-        if trials[name].low > trials["best so far"].high or (
-            trials[name].ratio > trials["best so far"].ratio * (1 + LEAST_GAIN)
-        ):
+        others[BEST] = best
+        trials = contest.measure(group, others, contest.seconds / 2, base=BEST)
+        name = max(others, key=lambda n: trials[n].ratio)
+        if name != BEST and trials[name].gain > 1.0:
             best = others[name]
     if not any(best.values()):
         return nothing, None
-    final = contest.measure("the result", {_text(best): best}, contest.seconds)[_text(best)]
+    name = _text(best)
+    final = contest.measure("the result", {name: best}, contest.seconds, repeats=_REPEATS)[name]
     return (best, final) if final.wins else (nothing, final)

@@ -13,7 +13,8 @@ from myops.onnx.inject.graph import Scope
 from myops.spec import OpSpec
 
 if TYPE_CHECKING:
-    from myops.onnx.inject.matcher import Match, Matcher
+    from myops.onnx.inject.match import Match
+    from myops.onnx.inject.matcher import Matcher
     from myops.onnx.inject.safety import Site
 
 _COMMUTATIVE = ("Add", "Mul", "Max", "Min")
@@ -136,7 +137,11 @@ def obstacle(scope: Scope, matcher: Matcher, spec: OpSpec, match: Match, site: S
     )
     producers = {name: node for node in made for name in node.output}
     ends = dict(zip(spec.inputs, spec.inputs, strict=True))
-    wanted = _structure(spec.outputs[0], ends, producers.get, lambda n: _scalar_of(producers.get(n)))
+
+    def made_scalar(tensor: str) -> float | None:
+        return _scalar_of(producers.get(tensor))
+
+    wanted = _structure(spec.outputs[0], ends, producers.get, made_scalar)
 
     def scalar(tensor: str) -> float | None:
         found = matcher.constant(tensor)

@@ -11,7 +11,7 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
@@ -69,7 +69,7 @@ class Sum:
     parameter: str = ""
 
 
-Expression = Union[Leaf, Result, Apply, Product, Sum]
+Expression = Leaf | Result | Apply | Product | Sum
 
 
 @dataclass(frozen=True)
@@ -157,15 +157,15 @@ def _expression(node: NodeProto, inputs: list[Expression], attributes: set[str])
         array = numpy_helper.to_array(node.attribute[0].t)
         return Product((), float(array.reshape(-1)[0]))
     if op == "Mul":
-        return _times(*inputs)
+        return _times(inputs[0], inputs[1])
     if op == "Div":
-        return _times(*inputs, exponent=-1)
+        return _times(inputs[0], inputs[1], exponent=-1)
     if op == "Reciprocal":
         return _times(Product(()), inputs[0], exponent=-1)
     if op == "Neg":
         return _times(minus_one, inputs[0])
     if op == "Add":
-        return _plus(*inputs)
+        return _plus(inputs[0], inputs[1])
     if op == "Sub":
         return _plus(inputs[0], _times(minus_one, inputs[1]))
     if op == "Pow" and numbers[1] in (2.0, 3.0):

@@ -195,7 +195,16 @@ def _trials(trials: Sequence[Trial]) -> Table:
 def _pieces(pieces: Sequence[PieceDifference]) -> Table:
     table = _table(
         "Replacements, against what they replace",
-        *("operator", "target", "places", "values", "differ", "largest", "ulp", "overflowed before"),
+        *(
+            "operator",
+            "target",
+            "places",
+            "values",
+            "differ",
+            "largest",
+            "ulp",
+            "overflowed before",
+        ),
     )
     for piece in pieces:
         table.add_row(

@@ -99,7 +99,7 @@ def replacement(candidate: Candidate) -> list[NodeProto]:
 def _position(candidate: Candidate) -> int:
     """Where the replacement stands: before the node at this index of the old list."""
     site, scope = candidate.site(candidate.choice), candidate.scope
-    readers = [
+    readers: list[int] = [
         reader
         for name in site.outputs[1:]
         for reader in (*scope.readers.get(name, ()), *scope.captured.get(name, ()))

@@ -71,7 +71,9 @@ TABLE = (
         NATIVE,
         "Sigmoid and Mul are fused into QuickGelu, which stays in the layout of convolutions",
     ),
-    Rule(("Gelu",), "", False, True, (1, 16), "", "ONNX Runtime fuses it into a node as fast as ours"),
+    Rule(
+        ("Gelu",), "", False, True, (1, 16), "", "ONNX Runtime fuses it into a node as fast as ours"
+    ),
     Rule((), "", False, None, (1, 16), CUSTOM, "one pass over memory in the place of several"),
 )
 

@@ -4,9 +4,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +13,16 @@ from onnx import ModelProto
 from myops._errors import LibraryError, ModelError, UsageError
 from myops.bench.machine import cpu_model
 from myops.onnx import model as onnx_model
-from myops.onnx.inject import files, measure, pieces, rules, verify
-from myops.onnx.inject.candidates import CUSTOM, NATIVE, Candidate, find
+from myops.onnx.inject import decide, files, pieces, rules, verify
+from myops.onnx.inject.candidates import CUSTOM, Candidate, find
 from myops.onnx.inject.graph import Scope, scopes
 from myops.onnx.inject.inputs import describe, proposals, required
+from myops.onnx.inject.options import Options
 from myops.onnx.inject.report import Report, Row
 from myops.onnx.inject.rewrite import rewrite
 from myops.ort import library_path
-from myops.spec import find as find_spec
 
 WHERE = "myops.onnx.inject"
-
-TARGETS = ("auto", "custom", "native")
 
 MARK = "myops.inject"
 """Key in the metadata of a model whose targets were measured: where that was."""
@@ -35,37 +30,6 @@ MARK = "myops.inject"
 # Models above are not run unless the user insists: two of them would have to be in memory.
 _LARGE = 1 << 30
 _CAST_LIKE_SINCE = 15
-
-
-@dataclass
-class Options:
-    """How to inject, see ``inject``."""
-
-    target: str = "auto"
-    operators: Sequence[str] | None = None
-    threads: int | None = None
-    inputs: Mapping[str, Any] | str | os.PathLike[str] | None = None
-    dims: Mapping[str, int] = field(default_factory=dict)
-    measure: bool | None = None
-    remeasure: bool = False
-    allow_numeric_change: bool = False
-    ir_version: int | None = None
-    plugin: str | os.PathLike[str] | None = None
-    tolerance: float | None = None
-    seconds: float = 6.0
-    on_step: Callable[[str], object] = lambda text: None
-
-    def __post_init__(self) -> None:
-        if self.target not in TARGETS:
-            raise UsageError(
-                WHERE, f"target should be one of {', '.join(TARGETS)}", repr(self.target), "Choose"
-            )
-        if self.threads is not None and self.threads < 1:
-            raise UsageError(WHERE, "threads should be at least 1", str(self.threads), "Pass more")
-        if self.seconds <= 0:
-            raise UsageError(WHERE, "seconds should be above 0", str(self.seconds), "Pass more")
-        if self.operators is not None:
-            self.operators = [find_spec(name).name for name in self.operators]
 
 
 class Injection:
@@ -90,30 +54,11 @@ class Injection:
         )
         for candidate in self.candidates:
             candidate.group = rules.group(candidate)
-        self._one_type_per_function()
-
-    def _one_type_per_function(self) -> None:
-        """Below opset 15 a function cannot serve two element types."""
-        if (onnx_model.opset(self.model) or 1) >= _CAST_LIKE_SINCE:
-            return
-        counts: dict[str, Counter[int]] = {}
-        for candidate in self.candidates:
-            if not candidate.why_not(CUSTOM):
-                kinds = counts.setdefault(candidate.spec.name, Counter())
-                kinds[candidate.site(CUSTOM).element_type] += 1
-        for candidate in self.candidates:
-            kinds = counts.get(candidate.spec.name, Counter())
-            kept = kinds.most_common(1)[0][0] if kinds else 0
-            if not candidate.why_not(CUSTOM) and candidate.site(CUSTOM).element_type != kept:
-                candidate.refused_for[CUSTOM] = (
-                    f"one function for several element types needs opset {_CAST_LIKE_SINCE}"
-                )
+        decide.one_type_per_function(self.candidates, onnx_model.opset(self.model) or 1)
 
     def listed(self) -> Report:
         self.report.rows = [Row.of(candidate, listed=True) for candidate in self.candidates]
         return self.report
-
-    # Deciding
 
     def _find_plugin(self) -> None:
         if self.options.plugin is not None:
@@ -129,99 +74,13 @@ class Injection:
                 if self.options.target == "auto":
                     candidate.refused_for.setdefault(CUSTOM, "the plugin is not installed")
 
-    def _force(self, target: str) -> None:
-        for candidate in self.candidates:
-            reason = candidate.why_not(target)
-            candidate.choice = "" if reason else target
-            candidate.reason = reason
-
-    def _by_rules(self) -> None:
-        version = _version(self.report.onnxruntime)
-        for candidate in self.candidates:
-            target, why = rules.by_rule(candidate, version)
-            reason = candidate.why_not(target) if target else candidate.refused or why
-            if target and reason and not candidate.refused:
-                other = CUSTOM if target == NATIVE else NATIVE
-                if NATIVE in candidate.refused_for and target == NATIVE:
-                    other = ""
-                if other and not candidate.why_not(other):
-                    target, reason = other, ""
-            candidate.choice = target if target and not reason else ""
-            candidate.reason = reason
-
-    def _options_by_group(self) -> dict[str, list[str]]:
-        groups: dict[str, list[Candidate]] = {}
-        for candidate in self.candidates:
-            if not candidate.refused:
-                groups.setdefault(candidate.group, []).append(candidate)
-        ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-        found = {}
-        for group, members in ordered:
-            allowed = [t for t in (CUSTOM, NATIVE) if any(not c.why_not(t) for c in members)]
-            if allowed:
-                found[group] = allowed
-        return found
-
-    def _choose(self, choices: measure.Choices) -> None:
-        for candidate in self.candidates:
-            target = choices.get(candidate.group, "")
-            candidate.choice = target if target and not candidate.why_not(target) else ""
-
-    def _by_measuring(self, folder: Path, before: verify.Baseline) -> None:
-        assert before.feeds is not None
-        built: dict[str, Path] = {}
-
-        def build(choices: measure.Choices) -> Path:
-            self._choose(choices)
-            data = rewrite(self.model, self.scopes, self.candidates).SerializeToString()
-            path = folder / f"trial_{len(built)}.onnx"
-            path.write_bytes(data)
-            built[path.name] = path
-            return path
-
-        contest = measure.Contest(
-            build,
-            before.feeds,
-            self.options.threads,
-            self.plugin,
-            self.options.on_step,
-            self.options.seconds,
-        )
-        choices, final = measure.decide(contest, self._options_by_group())
-        self._choose(choices)
-        self.report.trials = contest.trials
-        for candidate in self.candidates:
-            if candidate.choice:
-                continue
-            candidate.reason = candidate.refused
-            if candidate.reason:
-                continue
-            if all(candidate.why_not(target) for target in (CUSTOM, NATIVE)):
-                candidate.reason = candidate.why_not(CUSTOM)
-            elif final is not None and not any(choices.values()):
-                candidate.reason = (
-                    f"no faster here: ratio {final.ratio:.3f} of the whole model, noise "
-                    f"{max(final.noise, measure.LEAST_GAIN):.3f}"
-                )
-            else:
-                candidate.reason = f"slower here: {self._slower(candidate, contest.trials)}"
-
-    @staticmethod
-    def _slower(candidate: Candidate, trials: Sequence[measure.Trial]) -> str:
-        """The figures that decided about a candidate's group."""
-        stages = [t for t in trials if t.stage == candidate.group and t.name != measure.AGAIN]
-        if not stages:
-            stages = [t for t in trials if t.stage == "all alike" and t.name != measure.AGAIN]
-        return ", ".join(f"{t.name} {t.ratio:.3f}" for t in stages) or "not measured alone"
-
     def _mark(self) -> str:
         threads = self.options.threads or "default"
         return f"onnxruntime {self.report.onnxruntime}, {cpu_model()}, threads {threads}"
 
     def _decided_before(self) -> bool:
         return any(
-            entry.key == MARK and entry.value == self._mark()
-            for entry in self.model.metadata_props
+            entry.key == MARK and entry.value == self._mark() for entry in self.model.metadata_props
         )
 
     def _set_mark(self, result: ModelProto) -> None:
@@ -249,13 +108,13 @@ class Injection:
                 "measures nevertheless."
             )
         if wanted and self._decided_before() and not self.options.remeasure:
-            for candidate in self.candidates:
-                candidate.reason = candidate.refused or (
-                    f"it was measured here before ({MARK} in the metadata; --remeasure)"
-                )
+            decide.leave(
+                self.candidates,
+                f"it was measured here before ({MARK} in the metadata; --remeasure)",
+            )
             return self._finish(self.model)
         if not any(not c.refused for c in self.candidates) and self.options.ir_version is None:
-            self._force("custom")
+            decide.leave(self.candidates, "")
             return self._finish(self.model)
         whole = not large or bool(self.options.measure)
         with files.workspace(self.model, self.base, near) as folder:
@@ -268,27 +127,38 @@ class Injection:
         if whole:
             before = self._baseline(original)
         if self.options.target != "auto":
-            self._force(self.options.target)
+            decide.force(self.candidates, self.options.target)
         elif wanted and before.feeds is not None and before.loads:
-            self._by_measuring(folder, before)
+
+            def write(name: str) -> Path:
+                path = folder / name
+                path.write_bytes(self._rewritten().SerializeToString())
+                return path
+
+            self.report.trials = decide.by_measuring(
+                self.candidates, self.options, self.plugin, before.feeds, write
+            )
         else:
             if wanted:
                 self.report.notes.append(
                     f"Not measured, the rules decided: the original does not run here "
                     f"({before.problem[:300] or 'ONNX Runtime does not load it'})"
                 )
-            self._by_rules()
+            decide.by_rules(self.candidates, _version(self.report.onnxruntime))
         changed = any(candidate.choice for candidate in self.candidates)
         newer = self.options.ir_version is not None
         if not changed and not newer:
             return self.model
-        result = rewrite(self.model, self.scopes, self.candidates)
+        result = self._rewritten()
         if newer and self.options.ir_version is not None:
             result.ir_version = max(result.ir_version, self.options.ir_version)
         if changed and self.report.trials:
             self._set_mark(result)
         self._verify(result, original, folder, before, whole)
         return result
+
+    def _rewritten(self) -> ModelProto:
+        return rewrite(self.model, self.scopes, self.candidates)
 
     def _baseline(self, original: Path) -> verify.Baseline:
         self.options.on_step("running the original")
@@ -367,9 +237,7 @@ def _opened(
     return Injection(onnx_model.load(path, weights=False), path.parent, options), path
 
 
-def list_candidates(
-    model: ModelProto | str | os.PathLike[str], **options: Any
-) -> Report:
+def list_candidates(model: ModelProto | str | os.PathLike[str], **options: Any) -> Report:
     """What ``inject`` would look at, without running anything.
 
     Args:
@@ -383,9 +251,7 @@ def list_candidates(
     return report
 
 
-def inject(
-    model: ModelProto | str | os.PathLike[str], **options: Any
-) -> tuple[ModelProto, Report]:
+def inject(model: ModelProto | str | os.PathLike[str], **options: Any) -> tuple[ModelProto, Report]:
     """Replaces what is computed by several nodes, or by a slow one, where that pays.
 
     Args:

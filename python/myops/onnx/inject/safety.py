@@ -13,7 +13,8 @@ from onnx import TensorProto
 from myops.onnx import model as onnx_model
 from myops.onnx.inject import native, shapes
 from myops.onnx.inject.graph import Scope, label
-from myops.onnx.inject.matcher import Match, Matcher
+from myops.onnx.inject.match import Match
+from myops.onnx.inject.matcher import Matcher
 from myops.spec import OpSpec
 
 HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -52,7 +53,8 @@ class Verdict:
 def _name(element_type: int) -> str:
     if not element_type:
         return "unknown"
-    return onnx_model.DTYPES.get(element_type, TensorProto.DataType.Name(element_type).lower())
+    name: str = TensorProto.DataType.Name(element_type).lower()
+    return onnx_model.DTYPES.get(element_type, name)
 
 
 def _plain_site(scope: Scope, spec: OpSpec, match: Match, index: int) -> tuple[Site, str]:
@@ -145,8 +147,7 @@ def _shape_problem(scope: Scope, spec: OpSpec, match: Match, site: Site) -> str:
             if other is None or dims is None or not shapes.broadcasts(other, dims):
                 kind = "per-channel coefficient" if name == "beta" else name
                 return (
-                    f"{kind} of shape {shapes.text(other)} may change the shape "
-                    f"{shapes.text(dims)}"
+                    f"{kind} of shape {shapes.text(other)} may change the shape {shapes.text(dims)}"
                 )
         elif not shapes.same(scope, x, tensor):
             return (

@@ -129,9 +129,7 @@ def infer(model: ModelProto) -> tuple[Types, list[Types]]:
     its calls. Element types that are unknown are absent."""
     copy = onnx_model.without_weights(model)
     main = _collect(_inferred(copy).graph)
-    numbers = {
-        (f.domain, f.name): i for i, f in enumerate(model.functions) if f.domain != DOMAIN
-    }
+    numbers = {(f.domain, f.name): i for i, f in enumerate(model.functions) if f.domain != DOMAIN}
     found: list[Types | None] = [None] * len(model.functions)
     pending = list(_calls(model.graph, main, numbers))
     # A chain of calls longer than this would be recursion, which ONNX forbids.
