@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,14 @@ from rich.markup import escape
 
 from myops._errors import UsageError
 from myops.cli.common import Dims, Json, Plugin, parse_dims, print_json, stderr, stdout
+
+
+def _quiet() -> None:
+    """ONNX Runtime warns of what was in the user's model before, for every session anew."""
+    with contextlib.suppress(ImportError):
+        import onnxruntime
+
+        onnxruntime.set_default_logger_severity(3)
 
 
 def inject(
@@ -74,6 +83,7 @@ def inject(
             "myops inject", "there should be a file to write", "no -o", "Pass -o, or --list"
         )
     else:
+        _quiet()
         with stderr.status("Reading") as status:
             report = inject_file(
                 model,

@@ -148,14 +148,17 @@ class Finder:
                 kept.append(candidate)
         refused = [c for c in found if c.refused]
         lenient = Matcher(self.scope, self.base, lenient=True)
-        for index in range(len(self.scope.nodes)):
-            if index not in taken:
-                near = [c for c in self._at(lenient, index) if c.match.obstacles]
-                refused += sorted(near, key=lambda c: len(c.match.obstacles))
-        ends: set[int] = set()
-        for candidate in refused:
-            if not taken & candidate.match.nodes and candidate.index not in ends:
-                ends.add(candidate.index)
+        near = [
+            c
+            for i in range(len(self.scope.nodes))
+            if i not in taken
+            for c in self._at(lenient, i)
+            if c.match.obstacles
+        ]
+        near.sort(key=lambda c: (len(c.match.obstacles), -len(c.match.nodes)))
+        for candidate in (*refused, *near):
+            if not taken & candidate.match.nodes:
+                taken |= candidate.match.nodes
                 kept.append(candidate)
         return sorted(kept, key=lambda c: c.index)
 

@@ -91,6 +91,7 @@ class Matcher(Tensors):
 
     def _leaf(self, wanted: Leaf, tensor: str, match: Match) -> Iterator[Match]:
         known = match.leaves.get(wanted.name)
+        tensor = self.below_identities(tensor)
         if known is None:
             found = self.constant(tensor)
             if found is None or found.scalar is None or found.overridable:

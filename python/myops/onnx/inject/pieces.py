@@ -81,11 +81,16 @@ def _closure(candidate: Candidate, base: str) -> tuple[list[NodeProto], list[Ten
     scope, site = candidate.scope, candidate.site(candidate.choice)
     matcher = Matcher(scope, base)
     nodes: dict[int, NodeProto] = {}
+    aliases: dict[str, NodeProto] = {}
     constants: dict[str, TensorProto] = {}
     pending = list(site.outputs)
     while pending:
         tensor = pending.pop()
         if not tensor or tensor in site.inputs:
+            continue
+        alike = next((name for name in site.inputs if matcher.same(name, tensor)), None)
+        if alike is not None:
+            aliases[tensor] = helper.make_node("Identity", [alike], [tensor])
             continue
         found = matcher.constant(tensor)
         if found is not None and found.value is not None:
@@ -95,7 +100,7 @@ def _closure(candidate: Candidate, base: str) -> tuple[list[NodeProto], list[Ten
         if index is not None and index not in nodes:
             nodes[index] = scope.nodes[index]
             pending += scope.nodes[index].input
-    return [nodes[i] for i in sorted(nodes)], list(constants.values())
+    return [*aliases.values(), *(nodes[i] for i in sorted(nodes))], list(constants.values())
 
 
 def _model(

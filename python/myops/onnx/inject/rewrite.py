@@ -17,7 +17,7 @@ from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS, OpSpec
 
 _SPECS = {spec.name: spec for spec in SPECS}
 # What only prepares a value: without a reader it is dead.
-_PREPARES = ("Constant", "Identity", "Cast")
+_PREPARES = ("Constant", "Identity", "Cast", "DequantizeLinear")
 
 
 def _containers(graph: GraphProto | FunctionProto) -> Iterator[GraphProto | FunctionProto]:
