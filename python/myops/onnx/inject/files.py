@@ -5,6 +5,8 @@ writing that leaves either the old file or a whole new one."""
 from __future__ import annotations
 
 import contextlib
+import errno
+import filecmp
 import os
 import shutil
 import tempfile
@@ -82,74 +84,125 @@ def weights_size(model: ModelProto, base: Path | None) -> int:
     return size
 
 
-def lay_beside(source: Path, target: Path) -> None:
-    """The same data under another name: a hard link where the file system can, else a copy."""
+def require_data(model: ModelProto, base: Path) -> None:
+    """Raises ``ModelError`` where a file of external data is missing."""
+    for location in locations(model):
+        if not (base / location).is_file():
+            raise ModelError(
+                WHERE,
+                "the model's external data should lie beside it",
+                f"{base / location}, which does not exist",
+                "Copy the data file there",
+            )
+
+
+def copy_data(source: Path, target: Path) -> None:
+    """Copies a file, leaves its holes out, and shares its blocks where the file system can. Links
+    would be cheaper, but onnx takes linked data for an attack and does not load it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.link(source, target)
-    except OSError:
+        _copy_ranges(source, target)
+    except OSError:  # a file system that cannot tell holes, or another one
         shutil.copyfile(source, target)
 
 
+def _copy_ranges(source: Path, target: Path) -> None:
+    with source.open("rb") as reader, target.open("wb") as writer:
+        size = os.fstat(reader.fileno()).st_size
+        writer.truncate(size)
+        at = 0
+        while at < size:
+            try:
+                at = os.lseek(reader.fileno(), at, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # a hole up to the end
+                    break
+                raise
+            end = os.lseek(reader.fileno(), at, os.SEEK_HOLE)
+            while at < end:
+                at += os.copy_file_range(reader.fileno(), writer.fileno(), end - at, at, at)
+
+
+class Workspace:
+    """Temporary files in a folder in which the model's external data lies."""
+
+    def __init__(self, folder: Path, prefix: str) -> None:
+        self._folder, self._prefix = folder, prefix
+        self._made: list[Path] = []
+
+    def write(self, name: str, model: ModelProto) -> Path:
+        """Writes a model under a name of its own."""
+        path = self._folder / f".{self._prefix}.{name}"
+        self._made.append(path)
+        path.write_bytes(model.SerializeToString())
+        return path
+
+    def clean(self) -> None:
+        for path in self._made:
+            path.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
-def workspace(model: ModelProto, base: Path | None, near: Path | None) -> Iterator[Path]:
-    """A temporary folder, in which every file of the model's external data can be found.
+def workspace(model: ModelProto, base: Path | None, output: Path | None) -> Iterator[Workspace]:
+    """A place for trials.
 
     Args:
-        model: whose data it is.
-        base: the folder the data lies in; None if there is none.
-        near: a folder on the file system to use; the system's temporary folder if None.
+        model: what is tried.
+        base: the folder of its external data; None if there is none to be read.
+        output: the file that will be written, in the folder of the data; None if there will be
+            none. Then the place is the system's temporary folder, with a copy of the data.
     """
-    if near is not None:
-        near.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".myops-inject.", dir=near) as name:
-        folder = Path(name)
+    if output is not None:
+        space = Workspace(output.parent, f"{output.name}.{os.getpid()}")
+        try:
+            yield space
+        finally:
+            space.clean()
+        return
+    with tempfile.TemporaryDirectory(prefix="myops-inject.") as name:
         if base is not None:
             for location in locations(model):
-                if not (base / location).is_file():
-                    raise ModelError(
-                        WHERE,
-                        "the model's external data should lie beside it",
-                        f"{base / location}, which does not exist",
-                        "Copy the data file there",
-                    )
-                lay_beside(base / location, folder / location)
-        yield folder
+                copy_data(base / location, Path(name) / location)
+        yield Workspace(Path(name), "trial")
 
 
-def _free_name(folder: Path, stem: str, location: str) -> str:
-    for number in range(1000):
-        name = f"{stem}.{number}.data" if number else f"{stem}.data"
-        if not (folder / name).exists():
-            return name
+def _place(source: Path, folder: Path, location: str, stem: str) -> tuple[str, Path | None]:
+    """Lays a data file into a folder: under which name, and the file if it was made."""
+    names = [location, f"{stem}.data", *(f"{stem}.{number}.data" for number in range(1, 100))]
+    for name in names:
+        target = folder / name
+        if not target.exists():
+            copy_data(source, target)
+            return name, target
+        if target.samefile(source) or filecmp.cmp(source, target, shallow=False):
+            return name, None
     raise ModelError(
         WHERE, f"there should be a free name for {location}", str(folder), "Choose another folder"
     )
 
 
-def place_data(model: ModelProto, base: Path, output: Path) -> list[Path]:
-    """Puts the external data beside a file to be written, and re-points the model, in place, where
-    a name is taken by other data. Data that lies there already is shared.
-
-    Returns:
-        The files that were made.
-    """
-    folder = output.parent
-    if folder.resolve() == base.resolve():
-        return []
+@contextlib.contextmanager
+def placed_data(model: ModelProto, base: Path, output: Path) -> Iterator[None]:
+    """Lays the external data beside a file to be written, and re-points the model, in place, where
+    a name is taken by other data. Takes it away again when the block ends with an error."""
     made: list[Path] = []
-    names: dict[str, str] = {}
-    for location in locations(model):
-        source, target = base / location, folder / location
-        if target.exists():
-            if target.samefile(source):
-                continue
-            names[location] = _free_name(folder, output.name, location)
-            target = folder / names[location]
-        lay_beside(source, target)
-        made.append(target)
-    point_to(model, names)
-    return made
+    try:
+        if output.parent.resolve() != base.resolve():
+            names: dict[str, str] = {}
+            for location in locations(model):
+                name, path = _place(base / location, output.parent, location, output.name)
+                names[location] = name
+                made += [path] if path is not None else []
+            point_to(model, names)
+        yield
+    except BaseException:
+        for path in made:
+            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # folders that hold something else stay
+                while path.parent != output.parent:
+                    path = path.parent
+                    path.rmdir()
+        raise
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import onnx
 from onnx import ModelProto
 
 from myops._errors import LibraryError, ModelError, UsageError
@@ -92,7 +91,7 @@ class Injection:
 
     # The whole way
 
-    def run(self, near: Path | None) -> ModelProto:
+    def run(self, output: Path | None) -> ModelProto:
         """The injected model, verified; the original if there is nothing to do."""
         import onnxruntime
 
@@ -117,12 +116,12 @@ class Injection:
             decide.leave(self.candidates, "")
             return self._finish(self.model)
         whole = not large or bool(self.options.measure)
-        with files.workspace(self.model, self.base, near) as folder:
-            return self._finish(self._in(folder, wanted, whole))
+        data = self.base if whole else None
+        with files.workspace(self.model, data, output) as space:
+            return self._finish(self._in(space, wanted, whole))
 
-    def _in(self, folder: Path, wanted: bool, whole: bool) -> ModelProto:
-        original = folder / "original.onnx"
-        original.write_bytes(self.model.SerializeToString())
+    def _in(self, space: files.Workspace, wanted: bool, whole: bool) -> ModelProto:
+        original = space.write("original.onnx", self._stand_in(self.model, whole))
         before = verify.Baseline(None, [], None, True, "the weights take more than 1 GB")
         if whole:
             before = self._baseline(original)
@@ -131,9 +130,7 @@ class Injection:
         elif wanted and before.feeds is not None and before.loads:
 
             def write(name: str) -> Path:
-                path = folder / name
-                path.write_bytes(self._rewritten().SerializeToString())
-                return path
+                return space.write(name, self._rewritten())
 
             self.report.trials = decide.by_measuring(
                 self.candidates, self.options, self.plugin, before.feeds, write
@@ -154,8 +151,13 @@ class Injection:
             result.ir_version = max(result.ir_version, self.options.ir_version)
         if changed and self.report.trials:
             self._set_mark(result)
-        self._verify(result, original, folder, before, whole)
+        self._verify(result, original, space, before, whole)
         return result
+
+    @staticmethod
+    def _stand_in(model: ModelProto, whole: bool) -> ModelProto:
+        """What is checked in the model's place where its weights are not to be read."""
+        return model if whole else verify.skeleton(model)
 
     def _rewritten(self) -> ModelProto:
         return rewrite(self.model, self.scopes, self.candidates)
@@ -179,28 +181,23 @@ class Injection:
         self,
         result: ModelProto,
         original: Path,
-        folder: Path,
+        space: files.Workspace,
         before: verify.Baseline,
         whole: bool,
     ) -> None:
         self.options.on_step("verifying")
         report = self.report
-        path = folder / "result.onnx"
-        path.write_bytes(result.SerializeToString())
+        path = space.write("result.onnx", self._stand_in(result, whole))
         report.notes += filter(None, [verify.check_proto(original, path)])
         report.pieces = pieces.check(
             self.model,
             self.candidates,
             self._base,
-            folder,
+            space,
             self.plugin,
             self.options.allow_numeric_change,
         )
-        loaded = path
-        if not whole:
-            loaded = folder / "skeleton.onnx"
-            onnx.save(verify.skeleton(result), loaded)
-        report.notes += filter(None, [verify.check_loading(loaded, self.plugin, before.loads)])
+        report.notes += filter(None, [verify.check_loading(path, self.plugin, before.loads)])
         if before.feeds is not None:
             report.outputs = verify.check_values(
                 self.model, path, before, self.plugin, self.options.tolerance
@@ -234,7 +231,9 @@ def _opened(
             )
         return Injection(model, None, options), None
     path = Path(model)
-    return Injection(onnx_model.load(path, weights=False), path.parent, options), path
+    loaded = onnx_model.load(path, weights=False)
+    files.require_data(loaded, path.parent)
+    return Injection(loaded, path.parent, options), path
 
 
 def list_candidates(model: ModelProto | str | os.PathLike[str], **options: Any) -> Report:
@@ -297,8 +296,8 @@ def inject_file(
 ) -> Report:
     """``inject`` from file to file.
 
-    The output appears whole or not at all. Where it lies in another folder, the external data is
-    laid beside it as a hard link, or as a copy where the file system has no links.
+    The output appears whole or not at all. External data is shared where it lies in the folder of
+    the output, and copied into that folder otherwise.
 
     Raises:
         UsageError: the output is the source.
@@ -309,25 +308,21 @@ def inject_file(
             WHERE, "the output should be another file than the input", str(output), "Name another"
         )
     injection, _ = _opened(source, Options(**options))
+    model = injection.model
     injection.report.source, injection.report.output = str(source), str(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    result = injection.run(output.parent)
-    injection.options.on_step("writing")
-    made: list[Path] = []
+    before = files.locations(model)
     try:
-        untouched = result is injection.model
-        before = files.locations(result)
-        made = files.place_data(result, source.parent, output)
-        same = untouched and before == files.locations(result)
-        # The bytes of an unchanged file stay; protobuf might order its fields anew.
-        data = source.read_bytes() if same else result.SerializeToString()
-        files.write_bytes(output, data)
-    except BaseException as error:
-        for path in made:
-            path.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise ModelError(
-                WHERE, "the output should be writable", str(error), "Choose another folder"
-            ) from error
-        raise
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with files.placed_data(model, source.parent, output):
+            injection.base = output.parent
+            result = injection.run(output)
+            injection.options.on_step("writing")
+            same = result is model and before == files.locations(model)
+            # The bytes of an unchanged file stay; protobuf might order its fields anew.
+            data = source.read_bytes() if same else result.SerializeToString()
+            files.write_bytes(output, data)
+    except OSError as error:
+        raise ModelError(
+            WHERE, "the output should be writable", str(error), "Choose another folder"
+        ) from error
     return injection.report

@@ -214,6 +214,15 @@ def changes_halves(scope: Scope, match: Match, site: Site) -> bool:
     return site.element_type in HALVES and len(site.nodes) > 1
 
 
+def _inexact(match: Match, kind: int) -> str:
+    """An attribute that float64 would notice to be float32."""
+    if kind == TensorProto.DOUBLE:
+        for name, value in match.parameters.items():
+            if float(np.float32(value)) != value:
+                return name
+    return ""
+
+
 def judge(
     scope: Scope, matcher: Matcher, spec: OpSpec, match: Match, index: int, allow: bool
 ) -> Verdict:
@@ -245,15 +254,14 @@ def judge(
                 "(--allow-numeric-change)"
             )
     by_target: dict[str, str] = {}
+    inexact = _inexact(match, kind)
     if not reasons:
-        if kind == TensorProto.DOUBLE:
-            inexact = [k for k, v in match.parameters.items() if float(np.float32(v)) != v]
-            if inexact and not allow:
-                by_target["custom"] = (
-                    f"{inexact[0]} = {match.parameters[inexact[0]]!r} is no float32, in which ONNX "
-                    "keeps attributes (--allow-numeric-change)"
-                )
+        if inexact and not allow:
+            by_target["custom"] = (
+                f"{inexact} = {match.parameters[inexact]!r} is no float32, in which ONNX keeps "
+                "attributes (--allow-numeric-change)"
+            )
         why = native.obstacle(scope, matcher, spec, match, plain)
         if why:
             by_target["native"] = why
-    return Verdict(plain, island, numeric, "; ".join(reasons), by_target)
+    return Verdict(plain, island, numeric or bool(inexact), "; ".join(reasons), by_target)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,10 +165,3 @@ def check_values(
         compare.require_equal(now)
         found = found or now
     return found
-
-
-def copy_original(source: Path, folder: Path) -> Path:
-    """The original in a folder where its external data lies."""
-    target = folder / "original.onnx"
-    shutil.copyfile(source, target)
-    return target

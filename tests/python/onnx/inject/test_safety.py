@@ -97,7 +97,9 @@ def test_coefficient_per_channel() -> None:
 
 @pytest.mark.parametrize(("shape", "fits"), [("[1,1]", True), ("[1,1,1]", False)])
 def test_rank_of_a_constant(shape: str, fits: bool) -> None:
-    body = f"c = Constant<value = float{shape} {{1.5}}>() z = Mul(x, c) s = Sigmoid(z) y = Mul(x, s)"
+    body = (
+        f"c = Constant<value = float{shape} {{1.5}}>() z = Mul(x, c) s = Sigmoid(z) y = Mul(x, s)"
+    )
     outputs = f"{SHAPE} y" if fits else "float[1,2,3] y"
     model = parse(body, outputs=outputs)
     if fits:
@@ -108,7 +110,7 @@ def test_rank_of_a_constant(shape: str, fits: bool) -> None:
 
 def test_unknown_rank_takes_scalars_only() -> None:
     def of(constant: str) -> onnx.ModelProto:
-        body = f"r = Reshape(x, n) z = Mul(r, b) s = Sigmoid(z) y = Mul(r, s)"
+        body = "r = Reshape(x, n) z = Mul(r, b) s = Sigmoid(z) y = Mul(r, s)"
         return parse(
             body,
             inputs="float[2,3] x, int64[k] n",
@@ -142,16 +144,13 @@ def test_integers_are_none_of_ours() -> None:
     assert all(row.decision == "skipped" and "type" in row.reason for row in report.rows)
 
 
-QDQ = (
-    "q = QuantizeLinear(v, scale8, zero8) x = DequantizeLinear(q, scale8, zero8) s = Sigmoid(x) "
-)
+QDQ = "q = QuantizeLinear(v, scale8, zero8) x = DequantizeLinear(q, scale8, zero8) s = Sigmoid(x) "
 QDQ_CONSTANTS = "float scale8 = {0.05}, int8 zero8 = {0}"
 
 
 def test_quantized_inside_stays() -> None:
     body = QDQ + (
-        "r = QuantizeLinear(s, scale8, zero8) t = DequantizeLinear(r, scale8, zero8) "
-        "y = Mul(x, t)"
+        "r = QuantizeLinear(s, scale8, zero8) t = DequantizeLinear(r, scale8, zero8) y = Mul(x, t)"
     )
     reason = refused(parse(body, inputs=f"{SHAPE} v", initializers=QDQ_CONSTANTS))
     assert "quantized inside" in reason
@@ -161,10 +160,10 @@ def test_quantized_inside_stays() -> None:
 def test_quantized_around_is_fused_between(twice: bool) -> None:
     """Exporters write a DequantizeLinear for every reader."""
     again = "x2 = DequantizeLinear(q, scale8, zero8) " if twice else ""
-    body = QDQ + again + f"m = Mul({'x2' if twice else 'x'}, s) y = QuantizeLinear(m, scale8, zero8)"
-    model = parse(
-        body, inputs=f"{SHAPE} v", outputs="int8[2,3] y", initializers=QDQ_CONSTANTS
+    body = (
+        QDQ + again + f"m = Mul({'x2' if twice else 'x'}, s) y = QuantizeLinear(m, scale8, zero8)"
     )
+    model = parse(body, inputs=f"{SHAPE} v", outputs="int8[2,3] y", initializers=QDQ_CONSTANTS)
     annotation = model.graph.quantization_annotation.add(tensor_name="m")
     annotation.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="scale8")
     result, _ = custom(model)

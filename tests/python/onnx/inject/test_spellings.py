@@ -216,10 +216,10 @@ def test_swiglu_of_unequal_shapes_is_a_swish() -> None:
 
 
 def test_geglu() -> None:
-    body = "d = Div(g, root) e = Erf(d) a = Add(e, one) m = Mul(g, a) h = Mul(m, half) y = Mul(h, x)"
-    result, _ = custom(
-        parse(body, inputs=f"{SHAPE} g, {SHAPE} x", initializers=scalars(body))
+    body = (
+        "d = Div(g, root) e = Erf(d) a = Add(e, one) m = Mul(g, a) h = Mul(m, half) y = Mul(h, x)"
     )
+    result, _ = custom(parse(body, inputs=f"{SHAPE} g, {SHAPE} x", initializers=scalars(body)))
     assert ops(result) == ["myops::GeGLU"]
 
 
