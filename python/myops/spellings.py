@@ -24,6 +24,9 @@ ABSENT_ATTRIBUTES: Mapping[tuple[str, str], Mapping[str, Any]] = {
 }
 """What absent attributes are, for operators that an installed ``onnx`` may not know."""
 
+HAVE_KERNELS = ("Gelu", "FastGelu", "QuickGelu", "RMSNormalization")
+"""Nodes that ONNX Runtime computes in one pass: no other standard spelling is faster."""
+
 SWISH = (
     # opset 24
     lambda op, x, beta: op.Swish(x, alpha=beta),

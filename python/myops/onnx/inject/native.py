@@ -11,6 +11,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from myops.onnx.functions import BodyBuilder
 from myops.onnx.inject.graph import Scope
 from myops.spec import OpSpec
+from myops.spellings import HAVE_KERNELS
 
 if TYPE_CHECKING:
     from myops.onnx.inject.match import Match
@@ -119,13 +120,16 @@ def _scalar_of(node: NodeProto | None) -> float | None:
     if node is None or node.op_type != "Constant":
         return None
     array = numpy_helper.to_array(node.attribute[0].t)
-    return float(array.reshape(-1)[0]) if array.size == 1 and array.ndim == 0 else None
+    return float(array.reshape(-1)[0]) if array.size == 1 else None
 
 
 def obstacle(scope: Scope, matcher: Matcher, spec: OpSpec, match: Match, site: Site) -> str:
     """Why standard nodes would not do better than what is there; empty if they may."""
     if site.element_type not in (TensorProto.FLOAT, TensorProto.DOUBLE):
         return "ONNX Runtime has no better spelling in a half type"
+    for index in sorted(site.nodes):
+        if scope.nodes[index].op_type in HAVE_KERNELS:
+            return f"ONNX Runtime has a kernel for {scope.nodes[index].op_type}"
     made = nodes(
         spec,
         scope.opset,
@@ -136,7 +140,9 @@ def obstacle(scope: Scope, matcher: Matcher, spec: OpSpec, match: Match, site: S
         "inner/",
     )
     producers = {name: node for node in made for name in node.output}
-    ends = dict(zip(spec.inputs, spec.inputs, strict=True))
+    # One tensor may stand for several inputs.
+    first = [f"input {site.inputs.index(tensor)}" for tensor in site.inputs]
+    ends = dict(zip(spec.inputs, first, strict=True))
 
     def made_scalar(tensor: str) -> float | None:
         return _scalar_of(producers.get(tensor))
@@ -147,7 +153,7 @@ def obstacle(scope: Scope, matcher: Matcher, spec: OpSpec, match: Match, site: S
         found = matcher.constant(tensor)
         return None if found is None or found.overridable else found.scalar
 
-    ends = dict(zip(site.inputs, spec.inputs, strict=True))
+    ends = dict(zip(site.inputs, first, strict=True))
     present = _structure(site.outputs[0], ends, scope.producer, scalar)
     if wanted == present:
         return "it is spelled in the fastest standard nodes already"

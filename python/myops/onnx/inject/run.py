@@ -127,7 +127,7 @@ class Injection:
             before = self._baseline(original)
         if self.options.target != "auto":
             decide.force(self.candidates, self.options.target)
-        elif wanted and before.feeds is not None and before.loads:
+        elif wanted and before.feeds is not None and before.measurable:
 
             def write(name: str) -> Path:
                 return space.write(name, self._rewritten())
@@ -197,7 +197,7 @@ class Injection:
             self.plugin,
             self.options.allow_numeric_change,
         )
-        report.notes += filter(None, [verify.check_loading(path, self.plugin, before.loads)])
+        report.notes += filter(None, [verify.check_loading(path, self.plugin, before)])
         if before.feeds is not None:
             report.outputs = verify.check_values(
                 self.model, path, before, self.plugin, self.options.tolerance

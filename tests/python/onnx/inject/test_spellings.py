@@ -301,10 +301,11 @@ def test_every_body_is_found(spec: OpSpec, opset: int) -> None:
     assert given == pytest.approx({a.name: a.default * 1.5 for a in spec.attributes})
 
 
+@pytest.mark.parametrize("opset", [17, 18])
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-def test_own_body_is_the_native_spelling(spec: OpSpec) -> None:
+def test_own_body_is_the_native_spelling(spec: OpSpec, opset: int) -> None:
     """Where nothing is better, nothing is changed."""
-    model = _expanded(spec, 17)
+    model = _expanded(spec, opset)
     result, report = inject(model, target="native")
     assert result is model
     assert [r.reason for r in report.rows] == [
