@@ -73,8 +73,16 @@ def ops(model: onnx.ModelProto) -> list[str]:
     ]
 
 
-def run(model: onnx.ModelProto, feeds: dict[str, Any], plugin: bool | None = None) -> list[Any]:
-    return myops.ort.session(model.SerializeToString(), plugin=plugin).run(None, feeds)
+def run(
+    model: onnx.ModelProto,
+    feeds: dict[str, Any],
+    plugin: bool | None = None,
+    level: str | None = None,
+) -> list[Any]:
+    session = myops.ort.session(
+        model.SerializeToString(), plugin=plugin, graph_optimization_level=level
+    )
+    return session.run(None, feeds)
 
 
 def custom(model: onnx.ModelProto, **options: Any) -> tuple[onnx.ModelProto, Report]:

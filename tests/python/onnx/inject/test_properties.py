@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from myops._errors import ModelError
 from myops.onnx.functions import BodyBuilder
 from myops.onnx.inject import inject, list_candidates
 from myops.spec import SPECS, OpSpec
@@ -102,7 +103,6 @@ class Graph:
     def model(self) -> onnx.ModelProto:
         made = sorted({o for n in self.nodes for o in n.output if o in self.shapes})
         chosen = self.draw(st.lists(st.sampled_from(made), min_size=1, max_size=3, unique=True))
-        # ONNX Runtime's own fusion of a norm that nobody reads makes an invalid graph.
         read = {name for node in self.nodes for name in node.input}
         unread = [o for n in self.nodes for o in n.output if o not in read]
         outputs = list(dict.fromkeys([*chosen, *unread]))
@@ -171,7 +171,7 @@ def feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     return {value.name: np.random.default_rng(1).normal(0, 2, shape).astype(np.float32)}
 
 
-@quickly(30)
+@quickly(80)
 @given(models(), st.sampled_from(["custom", "native"]))
 def test_values_stay(model: onnx.ModelProto, target: str) -> None:
     given_bytes = model.SerializeToString()
@@ -181,9 +181,14 @@ def test_values_stay(model: onnx.ModelProto, target: str) -> None:
     for field in ("input", "output"):
         assert list(getattr(result.graph, field)) == list(getattr(model.graph, field))
     arrays = feeds(model)
-    wanted = run(model, arrays, plugin=False)
+    wanted = run(model, arrays, False, "disable")
+    level = None
+    try:
+        run(model, arrays, False)
+    except ModelError:  # ONNX Runtime's own fusion of a norm makes some graphs invalid
+        level = "disable"
     for plugin in (None, False):
-        for before, after in zip(wanted, run(result, arrays, plugin), strict=True):
+        for before, after in zip(wanted, run(result, arrays, plugin, level), strict=True):
             assert before.shape == after.shape
             np.testing.assert_allclose(
                 after, before, rtol=1e-4, atol=1e-4 * max(1.0, float(np.abs(before).max(initial=0)))
@@ -194,7 +199,7 @@ def test_values_stay(model: onnx.ModelProto, target: str) -> None:
         assert sum(ours(result).values()) == report.rewritten
 
 
-@quickly(15)
+@quickly(40)
 @given(models(), st.sampled_from(["custom", "native"]))
 def test_a_second_time_nothing_is_left(model: onnx.ModelProto, target: str) -> None:
     result, _ = inject(model, target=target)
@@ -203,7 +208,7 @@ def test_a_second_time_nothing_is_left(model: onnx.ModelProto, target: str) -> N
     assert again.SerializeToString() == result.SerializeToString()
 
 
-@quickly(15)
+@quickly(40)
 @given(models())
 def test_order_of_the_nodes_does_not_matter(model: onnx.ModelProto) -> None:
     other = onnx.ModelProto()
