@@ -27,6 +27,7 @@ SCRIPTS = (
     "ort_swish",
     "ort_activations",
     "ort_threads",
+    "inject_models",
     "vectorisation",
 )
 """In the order of the README's tables."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from myops import spellings
 from myops.opspec import HALF_NOTE, HALVES, Array, Attribute, OpSpec
 
 _EPS = Attribute("eps", 1e-6, "Added to the mean of the squares. Finite, at least 0.")
@@ -46,6 +47,7 @@ RMS_NORM = OpSpec(
     details=_DETAILS,
     reference=_rms_norm,
     body=_rms_norm_body,
+    spellings=spellings.RMS_NORM,
     kind="norm",
     denormals=2,
     max_ulp={"float32": 3.0, "float64": 4.0, **HALVES},

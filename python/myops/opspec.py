@@ -46,6 +46,10 @@ class OpSpec:
             ``op.Name(...)`` adds a node and attributes come as scalar tensors of the inputs' type.
         body_float64: another spelling of ``body`` for float64, where ONNX Runtime has no kernel
             for what it makes of the first one.
+        spellings: other ways to spell ``body`` that occur in models, written like it; what
+            ``myops.onnx.inject`` looks for besides the bodies.
+        native: the fastest spelling in ONNX Runtime's own kernels, written like ``body``; that one
+            if None. ``op.opset`` says what the model may use.
         broadcasts: inputs after the first may be broadcast to its shape: sizes equal or 1, aligned
             at the last dim.
         kind: "elementwise", or "norm" for operators on rows, whose last input is a weight of the
@@ -68,6 +72,8 @@ class OpSpec:
     reference: Callable[..., Any]
     body: Callable[..., Any]
     body_float64: Callable[..., Any] | None = None
+    spellings: tuple[Callable[..., Any], ...] = ()
+    native: Callable[..., Any] | None = None
     broadcasts: bool = False
     kind: Literal["elementwise", "norm"] = "elementwise"
     outputs: tuple[str, ...] = ("y",)

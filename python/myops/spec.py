@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from myops import _build_info
+from myops import _build_info, spellings
 from myops._errors import UsageError
 from myops._normal import SCALED_TAIL, upper_tail
 from myops.norm_spec import ADD_RMS_NORM, RMS_NORM
@@ -67,6 +67,7 @@ SWISH = OpSpec(
     reference=_swish,
     body=_swish_body,
     body_float64=_swish_body_float64,
+    spellings=spellings.SWISH,
     max_ulp={"float32": 2.5, "float64": 4.0, **HALVES},
 )
 
@@ -121,6 +122,7 @@ HARDSWISH = OpSpec(
             op.constant(6.0),
         ),
     ),
+    spellings=spellings.HARDSWISH,
     max_ulp={"float32": 2.5, "float64": 2.5, **HALVES},
 )
 
@@ -157,6 +159,7 @@ MISH = OpSpec(
             )
         ),
     ),
+    spellings=spellings.MISH,
     max_ulp={"float32": 4.5, "float64": 4.5, **HALVES},
 )
 
@@ -201,6 +204,7 @@ GELU = OpSpec(
     reference=_gelu,
     body=_gelu_body,
     body_float64=_gelu_body_float64,
+    spellings=spellings.GELU,
     max_ulp={"float32": 6.0, "float64": 7.0, **HALVES},
 )
 
@@ -238,6 +242,8 @@ GELU_TANH = OpSpec(
     ),
     reference=_gelu_tanh,
     body=_gelu_tanh_body,
+    spellings=spellings.GELU_TANH,
+    native=lambda op, x: spellings.fastest_gelu_tanh(op, x, _gelu_tanh_body),
     max_ulp={"float32": 4.0, "float64": 4.0, **HALVES},
 )
 
@@ -245,6 +251,9 @@ GELU_TANH = OpSpec(
 def _gated(activation: OpSpec, name: str, summary: str, max_ulp: Mapping[str, float]) -> OpSpec:
     """``activation(gate) * x``."""
     double = activation.body_float64
+
+    def gated(spelling: Any) -> Any:
+        return lambda op, gate, x, *rest: op.Mul(spelling(op, gate, *rest), x)
 
     def reference(gate: Array, x: Array, **attributes: float) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):
@@ -262,10 +271,9 @@ def _gated(activation: OpSpec, name: str, summary: str, max_ulp: Mapping[str, fl
             "NaN.\n" + HALF_NOTE + 'Source: Shazeer, "GLU Variants Improve Transformer", 2020.'
         ),
         reference=reference,
-        body=lambda op, gate, x, *rest: op.Mul(activation.body(op, gate, *rest), x),
-        body_float64=(lambda op, gate, x, *rest: op.Mul(double(op, gate, *rest), x))
-        if double
-        else None,
+        body=gated(activation.body),
+        body_float64=gated(double) if double else None,
+        spellings=tuple(gated(spelling) for spelling in activation.spellings),
         max_ulp=max_ulp,
         denormals=64,
     )

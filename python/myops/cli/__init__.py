@@ -18,6 +18,7 @@ from myops.cli.doctor import doctor
 from myops.cli.export import export
 from myops.cli.golden import golden
 from myops.cli.info import info
+from myops.cli.inject import inject
 from myops.cli.profile import profile
 from myops.cli.tune import tune
 from myops.cli.verify import verify
@@ -28,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (info, doctor, export, verify, check, profile, bench, tune, demo):
+for command in (info, doctor, export, inject, verify, check, profile, bench, tune, demo):
     app.command()(command)
 app.add_typer(golden, name="golden")
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export to ONNX: ``export`` does it all, ``translation_table`` serves ``torch.onnx.export``."""
+"""Export to ONNX: ``export`` does it all, ``translation_table`` serves ``torch.onnx.export``.
+``inject`` makes models faster that exist."""
 
 try:
     import onnx
@@ -23,6 +24,7 @@ else:
     del onnx
     from myops.onnx.export import EXPORTERS, MODES, ExportReport, export
     from myops.onnx.functions import add_functions, expand, function_proto
+    from myops.onnx.inject.run import inject
     from myops.onnx.translate import translation_table
 
 __all__ = [
@@ -33,5 +35,6 @@ __all__ = [
     "expand",
     "export",
     "function_proto",
+    "inject",
     "translation_table",
 ]

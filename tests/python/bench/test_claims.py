@@ -27,7 +27,8 @@ from claims.script import write_json  # noqa: E402
 assert functional  # the operators are registered
 
 SCRIPTS = records.scripts()
-IN_PROCESS = [script for script in SCRIPTS if script.name != "vectorisation"]
+# Those that take minutes however small their sizes are have tests of their own.
+IN_PROCESS = [s for s in SCRIPTS if s.name not in ("vectorisation", "inject_models")]
 TINY = 256
 
 
@@ -73,6 +74,16 @@ def test_script_measures_what_it_claims(script) -> None:
     assert records.gaps(found, [tiny]) == []
     for row in rows:
         assert 0 < row.ratio_q1 <= row.ratio <= row.ratio_q3 < math.inf
+
+
+def test_injected_models_are_measured() -> None:
+    (script,) = (script for script in SCRIPTS if script.name == "inject_models")
+    (smallest,) = (claim for claim in script.claims if claim.variant.startswith("ch_ppocr_mobile"))
+    one = replace(script, claims=(replace(smallest, threads=(1,)),))
+    settings, rounds = replace(Settings.quick(), rounds=2), []
+    (row,) = one.measure(one, settings, lambda: rounds.append(1))
+    assert len(rounds) == one.total_rounds(one, settings)
+    assert row.ratio > 0 and row.kernels
 
 
 def claim(name: str, *sizes: int, **changes: Any) -> Claim:
