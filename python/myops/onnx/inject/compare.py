@@ -13,7 +13,7 @@ import numpy.typing as npt
 from onnx import ModelProto
 
 from myops._errors import ModelError
-from myops.ort import session
+from myops.ort.session import session
 from myops.verify.compare import Tolerance, compare
 from myops.verify.tolerances import MODEL_TOLERANCE
 

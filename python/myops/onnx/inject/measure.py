@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from myops.bench.measure import Timing, interleaved
-from myops.ort import session
+from myops.ort.session import session
 
 ORIGINAL = "original"
 AGAIN = "original again"

@@ -15,11 +15,12 @@ from myops.onnx import model as onnx_model
 from myops.onnx.inject import decide, files, pieces, rules, verify
 from myops.onnx.inject.candidates import CUSTOM, Candidate, find
 from myops.onnx.inject.graph import Scope, scopes
-from myops.onnx.inject.inputs import describe, proposals, required
+from myops.onnx.inject.inputs import describe, proposals
 from myops.onnx.inject.options import Options
 from myops.onnx.inject.report import Report, Row
 from myops.onnx.inject.rewrite import rewrite
 from myops.ort import library_path
+from myops.verify.inputs import required
 
 WHERE = "myops.onnx.inject"
 

@@ -16,7 +16,7 @@ from myops._errors import ModelError, UsageError
 from myops.onnx.inject import compare
 from myops.onnx.inject.compare import Difference
 from myops.onnx.inject.inputs import Arrays, describe
-from myops.ort import session
+from myops.ort.session import session
 
 WHERE = "myops.onnx.inject"
 
