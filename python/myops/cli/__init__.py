@@ -11,9 +11,11 @@ from rich.markup import escape
 
 from myops._errors import MyopsError, UsageError
 from myops.cli.bench import bench
+from myops.cli.check import check
 from myops.cli.common import stderr
 from myops.cli.demo import demo
 from myops.cli.export import export
+from myops.cli.golden import golden
 from myops.cli.info import info
 from myops.cli.verify import verify
 
@@ -23,8 +25,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (info, export, verify, bench, demo):
+for command in (info, export, verify, check, bench, demo):
     app.command()(command)
+app.add_typer(golden, name="golden")
 
 
 def main() -> None:

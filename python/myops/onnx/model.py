@@ -155,10 +155,15 @@ def staged(path: Path) -> Iterator[Path]:
             file.replace(path.parent / file.name)
 
 
+def fits_one_message(model: ModelProto) -> bool:
+    """Whether the model may be serialised with its weights inside."""
+    return bool(model.ByteSize() < _SINGLE_FILE_LIMIT)
+
+
 def write(model: ModelProto, folder: Path, name: str) -> Path:
     """Writes ``name`` into ``folder``, with the weights in ``name.data`` where they are too big."""
     target = folder / name
-    if model.ByteSize() < _SINGLE_FILE_LIMIT:
+    if fits_one_message(model):
         onnx.save(model, str(target))
     else:
         onnx.save(

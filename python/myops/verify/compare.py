@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The distance between a result and its truth, which is of higher precision.
 
-Rules for special values: NaN must meet NaN; an infinity must meet the same infinity; a finite
-truth beyond the dtype's largest value may become infinite; zeros are equal whatever their sign (the
-signed zeros of the operators have tests of their own).
+Rules for special values:
+
+* NaN must meet NaN, whatever its sign and payload.
+* An infinity must meet the same infinity.
+* A finite truth beyond the dtype's largest value may become the infinity of its sign, and only
+  there may a finite truth become infinite.
+* Zeros are equal whatever their sign, unless ``signed_zeros`` is asked for: then the sign of a
+  result of zero must be the truth's, also where the truth is not zero but rounds to it.
+* Special elements count as right or wrong; the distances are over the finite ones.
 """
 
 from __future__ import annotations
@@ -60,6 +66,8 @@ class Comparison:
             result's dtype.
         wrong: elements outside the tolerance.
         first_wrong: index of the first of them, or None.
+        received, expected: the result and its truth there.
+        special: of the elements outside the tolerance, those where one side is NaN or infinite.
     """
 
     count: int
@@ -69,6 +77,9 @@ class Comparison:
     p99_ulp: float
     wrong: int
     first_wrong: tuple[int, ...] | None
+    received: float | None = None
+    expected: float | None = None
+    special: int = 0
 
     @property
     def ok(self) -> bool:
@@ -76,6 +87,23 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def is_float(array: npt.NDArray[Any]) -> bool:
+    """Whether the elements are floating-point numbers, those of ml_dtypes included."""
+    return bool(np.issubdtype(array.dtype, np.floating)) or array.dtype.name.startswith(
+        ("bfloat", "float8", "float6", "float4")
+    )
+
+
+def roundoff(dtype: str) -> float:
+    """Half the distance from 1 to the next larger number of ``dtype``."""
+    return float(np.ldexp(0.5, -_FORMATS[dtype].mantissa_bits))
+
+
+def largest(dtype: str) -> float:
+    """The largest finite number of ``dtype``."""
+    return _FORMATS[dtype].largest
 
 
 def truth_type(dtype: str) -> type[np.floating]:
@@ -97,6 +125,7 @@ def compare(
     truth: npt.NDArray[Any],
     dtype: str,
     tolerance: Tolerance,
+    signed_zeros: bool = False,
 ) -> Comparison:
     """Judges ``result`` against ``truth``.
 
@@ -105,6 +134,7 @@ def compare(
         truth: array of the same shape, float64 or longdouble.
         dtype: the dtype the result was computed in: float32, float64, float16 or bfloat16.
         tolerance: what counts as right.
+        signed_zeros: whether a zero of the other sign is wrong.
 
     Raises:
         ValueError: the shapes differ.
@@ -132,7 +162,10 @@ def compare(
         absolute <= tolerance.absolute + tolerance.relative * np.abs(finite_truth)
     )
     right = np.where(special, same_special | overflow, right)
+    if signed_zeros:
+        right &= (values != 0) | (np.signbit(values) == np.signbit(truth))
     wrong = np.argwhere(~right)
+    first = tuple(int(i) for i in wrong[0]) if len(wrong) else None
     return Comparison(
         count=values.size,
         max_abs=float(absolute.max(initial=0.0)),
@@ -140,5 +173,8 @@ def compare(
         max_ulp=float(ulp.max(initial=0.0)),
         p99_ulp=float(np.percentile(ulp, 99)) if ulp.size else 0.0,
         wrong=len(wrong),
-        first_wrong=tuple(int(i) for i in wrong[0]) if len(wrong) else None,
+        first_wrong=first,
+        received=None if first is None else float(values[first]),
+        expected=None if first is None else float(truth[first]),
+        special=int(np.count_nonzero(special & ~right)),
     )

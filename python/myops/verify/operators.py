@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -194,9 +194,16 @@ def _finite(spec: OpSpec, inputs: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.
     return _joined([np.broadcast_to(fair, size.shape)] * len(spec.outputs))
 
 
-def _rows(
-    spec: OpSpec, dtype: str, attributes: dict[str, float], parties: list[Party], torch_too: bool
+def operator_rows(
+    spec: OpSpec,
+    dtype: str,
+    attributes: dict[str, float],
+    parties: Sequence[Party],
+    torch_too: bool,
+    max_ulp: Mapping[str, float] | None = None,
 ) -> Iterator[Row]:
+    """One operator with these attributes in one dtype through all parties, see
+    ``verify_operators``."""
     inputs = sample(spec, dtype)
     with np.errstate(all="ignore"):
         precise = (np.asarray(a, truth_type(dtype)) for a in inputs)
@@ -205,13 +212,14 @@ def _rows(
         truth = _joined(truth)
     detail = ", ".join(f"{name}={value:g}" for name, value in attributes.items())
     denormal = float(np.finfo("float64" if dtype == "float64" else "float32").smallest_subnormal)
-    strict = Tolerance(ulp=spec.max_ulp[dtype], absolute=spec.denormals * denormal)
+    allowed = (max_ulp or {}).get(dtype, spec.max_ulp[dtype])
+    strict = Tolerance(ulp=allowed, absolute=spec.denormals * denormal)
     # Composed of standard operators, -inf gives NaN (-inf * 0): runtimes that do so are right.
     finite = _finite(spec, inputs)
     ours = None
     if torch_too:
         ours = run_torch(spec, dtype, inputs, attributes)
-        first = compare(ours, truth, dtype, strict)
+        first = compare(ours, truth, dtype, strict, signed_zeros=True)
         yield Row(1, spec.name, detail, "torch library", dtype, first, strict, True)
     model = one_node_model(spec, dtype, attributes)
     for party in parties:
@@ -224,11 +232,13 @@ def _rows(
             comparison, same, note = None, None, one_line(error)
         else:
             judged = slice(None) if party.ours else finite
-            comparison = compare(result[judged], truth[judged], dtype, tolerance)
+            comparison = compare(
+                result[judged], truth[judged], dtype, tolerance, signed_zeros=party.ours
+            )
             note = ""
             same = _same_bits(result, ours) if party.ours and ours is not None else None
         yield Row(
-            layer=party.layer,
+            layer=1,
             subject=spec.name,
             detail=detail,
             party=party.name,
@@ -245,6 +255,8 @@ def verify_operators(
     operators: Iterable[OpSpec] = SPECS,
     dtypes: Iterable[str] | None = None,
     plugin: str | os.PathLike[str] | None = None,
+    max_ulp: Mapping[str, float] | None = None,
+    on_operator: Callable[[str], object] | None = None,
 ) -> Report:
     """Verifies operators in isolation.
 
@@ -252,6 +264,8 @@ def verify_operators(
         operators: which; all if not given.
         dtypes: which of float32, float64, float16, bfloat16; all if None.
         plugin: another plugin file than the installed one.
+        max_ulp: by dtype, in place of ``OpSpec.max_ulp``.
+        on_operator: called with the name of each operator.
 
     Returns:
         Per operator, attribute values and dtype a row for the torch library (where torch is
@@ -259,11 +273,36 @@ def verify_operators(
         each against the float64 reference. Our layers are held to ``OpSpec.max_ulp`` and must
         agree bit for bit; the others are held to a looser tolerance and never fail the report.
     """
-    torch_too = importlib.util.find_spec("torch") is not None and bool(_build_info.torch_version)
     parties = onnx_parties(plugin)
-    report = Report()
+    report = Report(truth="each operator's float64 reference")
     for spec in operators:
+        if on_operator is not None:
+            on_operator(spec.name)
         for dtype in dtypes or _build_info.dtypes:
             for attributes in attribute_sets(spec):
-                report.rows.extend(_rows(spec, dtype, attributes, parties, torch_too))
+                report.rows.extend(
+                    operator_rows(spec, dtype, attributes, parties, has_torch(), max_ulp)
+                )
     return report
+
+
+def has_torch() -> bool:
+    """Whether the torch library is there to be judged."""
+    return importlib.util.find_spec("torch") is not None and bool(_build_info.torch_version)
+
+
+def operators_in(model: ModelProto, most: int = 8) -> list[tuple[OpSpec, str, dict[str, float]]]:
+    """Which operators a model uses, in which dtypes, with which attribute values: up to ``most``
+    sets of them per operator and dtype."""
+    types = onnx_model.element_types(model)
+    specs = {spec.name: spec for spec in SPECS}
+    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for node in onnx_model.our_nodes(model):
+        dtype = onnx_model.DTYPES.get(types.get(node.input[0], 0))
+        if node.op_type not in specs or dtype is None:
+            continue
+        values = specs[node.op_type].defaults() | {a.name: a.f for a in node.attribute}
+        sets = found.setdefault((node.op_type, dtype), [])
+        if values not in sets and len(sets) < most:
+            sets.append(values)
+    return [(specs[name], dtype, v) for (name, dtype), sets in found.items() for v in sets]

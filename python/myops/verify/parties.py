@@ -15,46 +15,63 @@ from onnx import ModelProto
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
+PLUGIN = "ORT + plugin"
+ALONE = "ORT alone"
+REFERENCE = "onnx reference"
+
 
 @dataclass(frozen=True)
 class Party:
-    """Runs a model given as protobuf or path on named inputs and returns its outputs in order."""
+    """Runs a model given as protobuf or path on named inputs and returns its outputs in order.
+
+    Attributes:
+        name: for tables.
+        ours: whether our kernels compute our operators. Only then a difference is our fault.
+        run: the model.
+    """
 
     name: str
-    layer: int
     ours: bool
-    run: Callable[[ModelProto | str, Arrays], list[npt.NDArray[Any]]]
+    run: Callable[[ModelProto | str, Arrays], list[Any]]
 
 
-def _with_onnxruntime(
-    plugin: str | os.PathLike[str] | bool | None,
-) -> Callable[[ModelProto | str, Arrays], list[npt.NDArray[Any]]]:
-    def run(model: ModelProto | str, inputs: Arrays) -> list[npt.NDArray[Any]]:
+def onnxruntime_party(
+    plugin: str | os.PathLike[str] | bool | None, optimization: str | None = None
+) -> Party:
+    """ONNX Runtime with a plugin (the installed one if None) or, if False, without.
+
+    ``optimization`` is a level of ``myops.ort.session``.
+    """
+
+    def run(model: ModelProto | str, inputs: Arrays) -> list[Any]:
         from myops.ort import session
 
         source = model if isinstance(model, str) else model.SerializeToString()
-        outputs = session(source, plugin=plugin).run(None, dict(inputs))
-        return [np.asarray(value) for value in outputs]
+        loaded = session(source, plugin=plugin, graph_optimization_level=optimization)
+        outputs = loaded.run(None, dict(inputs))
+        # Tensors as arrays; sequences stay lists.
+        return [v if isinstance(v, (list, dict)) else np.asarray(v) for v in outputs]
 
-    return run
+    return Party(ALONE if plugin is False else PLUGIN, plugin is not False, run)
 
 
-def _with_reference_evaluator(model: ModelProto | str, inputs: Arrays) -> list[npt.NDArray[Any]]:
+def _with_reference_evaluator(model: ModelProto | str, inputs: Arrays) -> list[Any]:
     from onnx.reference import ReferenceEvaluator
 
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # overflow in exp, cast of NaN: judged by the comparison
         evaluator = ReferenceEvaluator(model)
-        return [np.asarray(value) for value in evaluator.run(None, dict(inputs))]
+        outputs = evaluator.run(None, dict(inputs))
+        return [v if isinstance(v, (list, dict)) else np.asarray(v) for v in outputs]
 
 
 def onnx_parties(plugin: str | os.PathLike[str] | None = None) -> list[Party]:
     """The parties for a portable model: with the plugin (the installed one if None), without, and
     onnx's reference evaluator."""
     return [
-        Party("ORT + plugin", 2, True, _with_onnxruntime(plugin)),
-        Party("ORT alone", 3, False, _with_onnxruntime(False)),
-        Party("onnx reference", 3, False, _with_reference_evaluator),
+        onnxruntime_party(plugin),
+        onnxruntime_party(False),
+        Party(REFERENCE, False, _with_reference_evaluator),
     ]
 
 

@@ -11,14 +11,16 @@ from myops.verify.compare import Comparison, Tolerance
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from myops.verify.bisect import Bisection
+    from myops.verify.hints import Hint
+
 
 @dataclass(frozen=True)
 class Row:
     """One party's result for one subject.
 
     Attributes:
-        layer: 1 operator against float64 in torch, 2 the ONNX Runtime plugin, 3 runtimes that do
-            not use our kernels.
+        layer: 1 an operator in isolation, 2 a whole model, 3 golden results.
         subject: operator or model output.
         detail: attribute values.
         party: who computed it.
@@ -73,16 +75,49 @@ class Row:
 
 @dataclass
 class Report:
-    """All rows of a verification. ``ok`` is False when one of our layers is wrong."""
+    """All rows of a verification. ``ok`` is False when one of our layers, or one of its nodes, is
+    wrong.
+
+    Attributes:
+        rows: in the order of the layers.
+        truth: what the results were held against.
+        hints: what experiments say about the cause of a difference.
+        bisections: which nodes are to blame, where that was asked for.
+    """
 
     rows: list[Row] = field(default_factory=list)
+    truth: str = ""
+    hints: list[Hint] = field(default_factory=list)
+    bisections: list[Bisection] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        return bool(self.rows) and all(row.ok for row in self.rows if row.ours)
+        right = all(found.ok for found in self.bisections if found.ours)
+        return right and bool(self.rows) and all(row.ok for row in self.rows if row.ours)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"ok": self.ok, "rows": [row.to_dict() for row in self.rows]}
+        return {
+            "ok": self.ok,
+            "truth": self.truth,
+            "off": self.off(),
+            "rows": [row.to_dict() for row in self.rows],
+            "hints": [hint.to_dict() for hint in self.hints],
+            "bisections": [bisection.to_dict() for bisection in self.bisections],
+        }
+
+    def off(self) -> list[str]:
+        """The parties that differ from float64, ours first."""
+        rows = sorted(self.rows, key=lambda row: not row.ours)
+        return list(dict.fromkeys(row.party for row in rows if row.verdict in ("WRONG", "off")))
+
+    def sentences(self) -> list[str]:
+        """Who is off, where and by how much: one sentence per party, its first row."""
+        found = []
+        for party in self.off():
+            row = next(r for r in self.rows if r.party == party and r.verdict in ("WRONG", "off"))
+            where = f"{row.subject}({row.detail})" if row.detail else row.subject
+            found.append(f"Off: {party} at {where}, {row.dtype}: {_difference(row)}.")
+        return found
 
     def worst(self) -> Report:
         """One row per layer, subject, party and dtype: the worst over all attribute values."""
@@ -118,17 +153,23 @@ class Report:
         return table
 
     def details(self) -> Table:
-        """A row per subject, attribute values, dtype and party. For 150 columns."""
+        """A row per subject, attribute values, dtype and party. For 120 columns."""
+        from rich import box
         from rich.table import Table
 
-        table = Table(title="Every layer against float64", title_justify="left")
-        table.add_column("layer", justify="right")
-        for name in ("subject", "party", "dtype"):
-            table.add_column(name)
-        for name in _NUMBERS:
+        bits = any(row.same_bits is not None for row in self.rows)
+        title = f"Against {self.truth or 'float64'}"
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.add_column("", justify="right")
+        for name in ("subject", "party"):
+            table.add_column(name, overflow="fold")
+        table.add_column("dtype", no_wrap=True)
+        for name in (*_NUMBERS, "first off"):
             table.add_column(name, justify="right")
-        for name in ("tolerance", "bits", "verdict"):
-            table.add_column(name)
+        table.add_column("allowed")
+        if bits:
+            table.add_column("bits")
+        table.add_column("verdict")
         for row in self.rows:
             table.add_row(
                 str(row.layer),
@@ -137,13 +178,14 @@ class Report:
                 row.dtype,
                 *_numbers(row.comparison),
                 str(row.tolerance),
-                {None: "", True: "= torch", False: "differ"}[row.same_bits],
+                *([_BITS[row.same_bits]] if bits else []),
                 f"[{_COLOURS[row.verdict]}]{row.verdict}[/]" + _explain(row),
             )
         return table
 
 
 _NUMBERS = ("max abs", "max rel", "max ulp", "p99 ulp")
+_BITS = {None: "", True: "= torch", False: "differ"}
 _COLOURS = {"ok": "green", "WRONG": "bold red", "off": "yellow", "not run": "dim"}
 
 
@@ -153,8 +195,10 @@ def _badness(row: Row, order: list[str]) -> tuple[int, float]:
 
 def _numbers(c: Comparison | None) -> tuple[str, ...]:
     if c is None:
-        return ("",) * len(_NUMBERS)
-    return (f"{c.max_abs:.2e}", f"{c.max_rel:.1e}", f"{c.max_ulp:.3g}", f"{c.p99_ulp:.3g}")
+        return ("",) * (len(_NUMBERS) + 1)
+    first = "" if c.first_wrong is None else ",".join(map(str, c.first_wrong)) or "()"
+    figures = (f"{c.max_abs:.2e}", f"{c.max_rel:.1e}", f"{c.max_ulp:.3g}", f"{c.p99_ulp:.3g}")
+    return (*figures, first)
 
 
 def _cell(row: Row | None, in_ulp: bool) -> str:
@@ -171,5 +215,19 @@ def _explain(row: Row) -> str:
     parts = [row.note] if row.note else []
     c = row.comparison
     if c is not None and c.first_wrong is not None:
-        parts.append(f"{c.wrong} of {c.count}, first at {list(c.first_wrong)}")
+        parts.append(f"{c.wrong} of {c.count}")
     return f" [dim]{'; '.join(parts)}[/]" if parts else ""
+
+
+def _difference(row: Row) -> str:
+    c = row.comparison
+    if row.same_bits is False and (c is None or c.ok):
+        return "other bits than torch's"
+    if c is None:
+        return row.note
+    special = f", {c.special} of them NaN or infinite on one side" if c.special else ""
+    return (
+        f"{c.wrong} of {c.count} elements{special}, first at {list(c.first_wrong or ())} with "
+        f"{c.received:.9g} instead of {c.expected:.9g}, largest difference {c.max_abs:.2e}, "
+        f"allowed {row.tolerance}"
+    )
