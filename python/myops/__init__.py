@@ -8,6 +8,7 @@
 * ``myops.onnx``: export to ONNX
 * ``myops.ort``: ONNX Runtime sessions with the plugin
 * ``myops.verify``: do all layers agree?
+* ``myops.pack``: a model as a folder that runs without us
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from types import ModuleType
 
 from myops._build_info import version as __version__
 
-_SUBMODULES = ("bench", "demo", "functional", "nn", "onnx", "ort", "spec", "swap", "verify")
+_SUBMODULES = ("bench", "demo", "functional", "nn", "onnx", "ort", "pack", "spec", "swap", "verify")
 
 __all__ = ["__version__", *_SUBMODULES]
 

@@ -17,6 +17,7 @@ from myops.cli.demo import demo
 from myops.cli.export import export
 from myops.cli.golden import golden
 from myops.cli.info import info
+from myops.cli.pack import pack
 from myops.cli.verify import verify
 
 app = typer.Typer(
@@ -25,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (info, export, verify, check, bench, demo):
+for command in (info, export, verify, check, pack, bench, demo):
     app.command()(command)
 app.add_typer(golden, name="golden")
 
