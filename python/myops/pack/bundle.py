@@ -32,12 +32,9 @@ if TYPE_CHECKING:
 GOLDEN = "golden.npz"
 
 _SCRIPTS = Path(__file__).parent / "target"
-# With the rules a result is judged by, which are the same there as here.
-_COPIED = (
-    _SCRIPTS / "run.py",
-    _SCRIPTS / "check.py",
-    Path(golden.__file__).with_name("compare.py"),
-)
+# Results are judged there by the same rules as here.
+_RULES = Path(golden.__file__).with_name("compare.py")
+_COPIED = (_SCRIPTS / "run.py", _SCRIPTS / "check.py", _RULES)
 
 OnStep = Callable[[str], object]
 

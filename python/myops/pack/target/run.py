@@ -210,10 +210,11 @@ def _run(arguments: argparse.Namespace) -> None:
     inputs = golden()[0] if arguments.inputs is None else _read(arguments.inputs)
     check_inputs(inputs)
     names = [value.name for value in made.get_outputs()]
+    outputs = dict(zip(names, made.run(names, inputs)))  # noqa: B905
     times = []
-    for _ in range(max(1, arguments.repeat)):
+    for _ in range(max(1, arguments.repeat)):  # the first run of all, above, allocates
         start = time.perf_counter()
-        outputs = dict(zip(names, made.run(names, inputs)))  # noqa: B905
+        made.run(names, inputs)
         times.append(1000 * (time.perf_counter() - start))
     if arguments.output is not None:
         _write(arguments.output, outputs)
