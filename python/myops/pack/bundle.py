@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 
 from myops import __version__, _fatbin
@@ -21,10 +20,11 @@ from myops._errors import LibraryError, ModelError, MyopsError
 from myops._library import ort_library
 from myops.onnx import model as onnx_model
 from myops.pack import manifest, triton
+from myops.pack.measured import Measured
 from myops.pack.model_files import MODEL, copy_model
 from myops.pack.place import WHERE, copy, staged_folder
 from myops.verify import golden, golden_file
-from myops.verify.tolerances import MODEL_TOLERANCE, Overrides
+from myops.verify.tolerances import Overrides
 
 if TYPE_CHECKING:
     import torch
@@ -97,36 +97,6 @@ def _copy_plugin(given: str | os.PathLike[str] | None, folder: Path) -> Path:
         )
     copy(source, folder / source.name)
     return folder / source.name
-
-
-def _batching(
-    model: Path, plugin: Path | None, arrays: Mapping[str, Any], meta: Mapping[str, Any]
-) -> str:
-    from myops.ort import session
-
-    made = session(model, plugin=plugin or False)
-    names = list(meta["outputs"])
-    limits = {
-        name: golden.allowed(meta["outputs"][name], meta, arrays[f"output:{name}"])
-        for name in names
-    }
-    inputs = {k.partition(":")[2]: a for k, a in arrays.items() if k.startswith("input:")}
-
-    def run(batch: triton.Arrays) -> dict[str, npt.NDArray[Any]]:
-        outputs = made.run(names, dict(batch))
-        return {name: np.asarray(a) for name, a in zip(names, outputs, strict=True)}
-
-    return triton.why_rows_differ(run, inputs, limits)
-
-
-def _outputs(meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """What check.py needs to judge each output."""
-    result = {}
-    for name, about in meta["outputs"].items():
-        limit = golden.allowed(about, meta, arrays[f"output:{name}"])
-        dtype = about["dtype"] if about["dtype"] in MODEL_TOLERANCE else "float64"
-        result[name] = {"dtype": dtype, "absolute": limit.absolute}
-    return result
 
 
 def _about_plugin(library: Path, folder: Path) -> dict[str, Any]:
@@ -214,7 +184,7 @@ def make_bundle(
             meta = golden.make_golden(
                 home / MODEL, folder / GOLDEN, torch_model, inputs, dims, library, tolerance
             )
-        _, arrays = golden_file.read(folder / GOLDEN)
+        measured = Measured(home / MODEL, *golden_file.read(folder / GOLDEN))
         config: triton.Config | None = None
         if for_triton:
             on_step("Triton's configuration")
@@ -223,7 +193,7 @@ def make_bundle(
                 name,
                 library.name if library is not None else None,
                 max_batch_size,
-                lambda: _batching(home / MODEL, library, arrays, meta),
+                lambda: measured.why_rows_differ(library),
             )
             (home.parent / "config.pbtxt").write_text(config.text, "utf-8")
         for script in _COPIED:
@@ -236,11 +206,15 @@ def make_bundle(
                 "source": source.name,
                 "made_with": machine.pop("versions"),
                 "machine": machine,
-                "model": manifest.about_model(model, (home / MODEL).relative_to(folder).as_posix())
+                "model": manifest.about_model(
+                    model,
+                    (home / MODEL).relative_to(folder).as_posix(),
+                    measured.right_without_plugin(),
+                )
                 | {"notes_with_paths_removed": removed},
                 "plugin": None if library is None else _about_plugin(library, folder),
                 "truth": meta["truth"],
-                "outputs": _outputs(meta, arrays),
+                "outputs": measured.judged(),
             },
         )
         on_step("checking the bundle")

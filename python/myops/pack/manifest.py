@@ -13,7 +13,6 @@ import numpy as np
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
 from myops.onnx import model as onnx_model
-from myops.spec import DOMAIN
 from myops.verify.golden_file import sha256
 from myops.verify.inputs import required
 
@@ -32,14 +31,9 @@ def signature(value: ValueInfoProto) -> dict[str, Any]:
     return {"name": value.name, "dtype": dtype, "dims": onnx_model.dims(value)}
 
 
-def is_portable(model: ModelProto) -> bool:
-    """Whether the model runs without the plugin, too."""
-    functions = {f.name for f in model.functions if f.domain == DOMAIN}
-    return {node.op_type for node in onnx_model.our_nodes(model)} <= functions
-
-
-def about_model(model: ModelProto, path: str) -> dict[str, Any]:
-    """What a user of the bundle wants to know of the model."""
+def about_model(model: ModelProto, path: str, portable: bool) -> dict[str, Any]:
+    """What a user of the bundle wants to know of the model: ``path`` in the bundle, whether it is
+    ``portable``, that is, right without the plugin, too, and what stands in the file."""
     operators: dict[str, int] = {}
     for node in onnx_model.our_nodes(model):
         operators[node.op_type] = operators.get(node.op_type, 0) + 1
@@ -48,7 +42,7 @@ def about_model(model: ModelProto, path: str) -> dict[str, Any]:
         "ir_version": model.ir_version,
         "opsets": {entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
         "operators": operators,
-        "portable": is_portable(model),
+        "portable": portable,
         "inputs": [signature(value) for value in required(model)],
         "outputs": [signature(value) for value in model.graph.output],
     }

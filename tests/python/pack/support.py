@@ -35,7 +35,10 @@ def network(portable: bool = True, weight: np.ndarray | None = None) -> onnx.Mod
     if weight is None:
         weight = rng.standard_normal((8, 4)).astype(np.float32)
     graph = helper.make_graph(
-        [helper.make_node("Gemm", ["x", "w"], ["h"], "gemm"), node(SPEC, "h", "y")],
+        [
+            helper.make_node("Gemm", ["x", "w"], ["h"], "gemm"),
+            node(SPEC, "h", "y", **SPEC.defaults()),
+        ],
         "network",
         [info("x", shape=("batch", 8))],
         [info("y", shape=("batch", 4))],

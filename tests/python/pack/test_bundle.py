@@ -157,7 +157,9 @@ def test_any_change_of_the_manifest_is_found(packed: Bundle, tmp_path_factory, d
 def test_manifest_of_another_format(moved: Path) -> None:
     about = json.loads((moved / "manifest.json").read_text())
     (moved / "manifest.json").unlink()
-    written = manifest.write(moved, {k: v for k, v in about.items() if k not in ("format", "files")})
+    written = manifest.write(
+        moved, {k: v for k, v in about.items() if k not in ("format", "files")}
+    )
     text = (moved / "manifest.json").read_text()
     zeroed = text.replace('"format": 1', '"format": 9').replace(
         written["manifest_sha256"], "0" * 64
@@ -307,7 +309,9 @@ def test_run_gives_the_session_s_numbers(moved: Path, tmp_path: Path) -> None:
     ],
     ids=["name", "dtype", "shape", "file"],
 )
-def test_run_refuses_other_inputs(moved: Path, tmp_path: Path, check_message, arrays, words) -> None:
+def test_run_refuses_other_inputs(
+    moved: Path, tmp_path: Path, check_message, arrays, words
+) -> None:
     path = tmp_path / "x.npz"
     path.write_bytes(b"not one") if arrays is None else np.savez(path, **arrays)
     done = script(moved / "run.py", "--inputs", path, "-o", tmp_path / "y.npz")
