@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of Triton's model_config.proto a config.pbtxt of ours may use, as a protobuf message: the
-names, numbers and types documented there."""
+"""The part of Triton's model_config.proto that a config.pbtxt of ours may use, as a protobuf
+message: names, numbers and types as documented there."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model repository for Triton: its configuration says what the model says, and the op library is
-found as Triton looks for it."""
+"""The model repository for Triton: its configuration says what the model says, and the op library
+is found as Triton looks for it."""
 
 from __future__ import annotations
 
