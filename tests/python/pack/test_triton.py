@@ -102,6 +102,14 @@ def test_op_library_is_found_by_its_name(repository: Path, tmp_path: Path) -> No
     assert "libmyops_ort.so" in done.stderr
 
 
+def test_documented_configuration_can_be_read() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "deploy.md").read_text()
+    (block,) = [part for part in text.split("```text\n") if part.startswith('name: "net"')]
+    config = parse(block.split("```")[0])
+    assert config.max_batch_size == triton.MAX_BATCH_SIZE
+    assert len(config.model_operations.op_library_filename) == 1
+
+
 def test_every_dtype_has_a_name() -> None:
     for element_type, name in triton._DTYPES.items():
         values = [info("x", element_type, ("n", 2))], [info("y", element_type, ("n", 2))]
