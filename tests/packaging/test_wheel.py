@@ -130,11 +130,12 @@ def test_auditwheel_allows_the_plugin_on_old_systems(
     torch_free_wheel: Path, tmp_path: Path
 ) -> None:
     """The plugin travels without the Python module, which may need a newer libstdc++."""
-    alone = tmp_path / torch_free_wheel.name
+    alone, record = tmp_path / torch_free_wheel.name, f"{info_folder()}/RECORD"
     with zipfile.ZipFile(torch_free_wheel) as whole, zipfile.ZipFile(alone, "w") as part:
-        for name in whole.namelist():
-            if name == PLUGIN or name.startswith(info_folder()):
-                part.writestr(name, whole.read(name))
+        kept = [PLUGIN, f"{info_folder()}/METADATA", f"{info_folder()}/WHEEL"]
+        for name in kept:
+            part.writestr(name, whole.read(name))
+        part.writestr(record, "".join(f"{name},,\n" for name in (*kept, record)))
     found = auditwheel(alone)
     policy = re.fullmatch(r"manylinux_(\d+)_(\d+)_\w+", found["overall_tag"])
     assert policy is not None, found

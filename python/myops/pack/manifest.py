@@ -66,7 +66,7 @@ def write(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
         if path.is_file()
     ]
     content = {"format": FORMAT, **about, "files": files, "manifest_sha256": _ZEROS}
-    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(content, indent=1) + "\n"
     number = hashlib.sha256(text.encode()).hexdigest()
     head, _, tail = text.rpartition(_ZEROS)
     (folder / MANIFEST).write_text(head + number + tail, "utf-8")

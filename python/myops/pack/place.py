@@ -70,8 +70,14 @@ def staged_folder(target: Path) -> Iterator[Path]:
         UsageError: ``target`` holds anything else.
     """
     check_free(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as name:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise UsageError(
+            WHERE, "the output's parent should be a folder to write into", str(error), "Choose one"
+        ) from error
+    with temporary as name:
         made, old = Path(name, "new"), Path(name, "old")
         made.mkdir(mode=0o777 & ~_umask())
         yield made

@@ -279,6 +279,24 @@ def test_plugin_that_does_not_load_here(moved: Path, check_message) -> None:
     assert check(moved, "--no-plugin")[0] == 0
 
 
+def test_provider_that_is_not_there(moved: Path, check_message) -> None:
+    code, steps = check(moved, "--provider", "CUDAExecutionProvider")
+    ((step, text),) = failed(steps)
+    assert (code, step) == (1, "load")
+    assert "CUDAExecutionProvider" in check_message(text)
+
+
+def test_names_that_the_terminal_cannot_show(tmp_path: Path) -> None:
+    model = network()
+    model.graph.output[0].name = model.graph.node[1].output[0] = "größe"
+    bundle = make_bundle(save(model, tmp_path / "nèt.onnx"), tmp_path / "bundle")
+    ascii_only = "import sys; sys.stdout.reconfigure(encoding='ascii', errors='strict')\n"
+    for name in ("check.py", "run.py"):
+        done = script(bundle.path / name, before=ascii_only)
+        assert done.returncode == 0, done.stderr
+        assert "gr\\xf6\\xdfe" in done.stdout
+
+
 def test_wrong_usage_of_the_scripts(moved: Path) -> None:
     for name in ("check.py", "run.py"):
         assert script(moved / name, "--unheard-of").returncode == 2

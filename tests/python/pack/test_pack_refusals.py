@@ -87,6 +87,13 @@ def test_refuses_what_is_no_bundle(source, tmp_path, check_message, occupy, word
     assert content() == before
 
 
+def test_parent_that_is_a_file(source: Path, tmp_path: Path, check_message) -> None:
+    with pytest.raises(UsageError) as raised:
+        make_bundle(source, source / "bundle")
+    assert "net.onnx" in check_message(raised.value)
+    assert source.is_file()
+
+
 def test_a_failure_leaves_the_old_bundle(source: Path, tmp_path: Path, monkeypatch) -> None:
     target = tmp_path / "out" / "bundle"
     made = make_bundle(source, target)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import json
 import platform
 import re
@@ -199,6 +200,8 @@ def main(argv: Sequence[str] | None = None, out: Callable[..., None] = print) ->
     parser.add_argument("--no-plugin", dest="plugin", action="store_false", help="leave it out")
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names may hold what the terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")
     done = []
     for step in steps(arguments.provider, arguments.plugin):
         done.append(step)

@@ -11,6 +11,7 @@ beside this one, wherever the folder lies. Python 3.8 and newer.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import statistics
@@ -238,8 +239,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-plugin", dest="plugin", action="store_false", help="leave it out")
     parser.add_argument("--repeat", type=int, default=1, help="how often, for the time")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    arguments = parser.parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names may hold what the terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        _run(parser.parse_args(argv))
+        _run(arguments)
     except BundleError as error:
         print(f"error {error}", file=sys.stderr)
         return 1
