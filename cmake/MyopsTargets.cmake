@@ -15,7 +15,10 @@ endif()
 # myops_target_defaults(<target>): flags every target of ours is compiled with.
 function(myops_target_defaults target)
   set(options ${MYOPS_WARNINGS} -fvisibility=hidden -fvisibility-inlines-hidden)
-  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
+  # __FILE__ in messages is relative to the source tree: a library names no path of its builder.
+  set(map -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options};${map}>"
+                                           "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${map}>")
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF
                                              CUDA_VISIBILITY_PRESET hidden)
   myops_sanitize(${target})

@@ -9,6 +9,7 @@
 * ``myops.ort``: ONNX Runtime sessions with the plugin
 * ``myops.verify``: do all layers agree?
 * ``myops.doctor``: why does it not work?
+* ``myops.pack``: a model as a folder that runs without us
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _SUBMODULES = (
     "nn",
     "onnx",
     "ort",
+    "pack",
     "spec",
     "swap",
     "verify",

@@ -102,6 +102,12 @@ def test_plugin_needs_only_the_system_s_libraries(installed_prefix: Path) -> Non
     assert all(name.startswith(allowed) for name in needed), needed
 
 
+def test_plugin_names_no_path_of_its_builder(installed_prefix: Path) -> None:
+    """Messages of ours name source files, relative to the source tree."""
+    (plugin,) = installed_prefix.rglob("libmyops_ort.so")
+    assert f"{ROOT}/".encode() not in plugin.read_bytes()
+
+
 def test_plugin_runs_on_old_systems(prefix_with: Callable[[str], Path]) -> None:
     """Without CUDA. Its static runtime needs the C library of the machine that links it."""
     versions: dict[str, list[tuple[int, ...]]] = {"GLIBC_": [], "GLIBCXX_": []}

@@ -30,6 +30,7 @@ print(*(name for name in ("torch", "onnx", "onnxruntime", "onnxscript") if name 
         ("import myops.doctor", ()),
         ("import myops.onnx", ("onnx",)),
         ("import myops; myops.onnx.export", ("onnx",)),
+        ("import myops.pack", ("onnx",)),
     ],
 )
 def test_loads_no_more_than_it_needs(run_python, statement, loaded):
@@ -55,6 +56,7 @@ def test_operators_do_without_onnxscript_and_onnxruntime(run_python, statement):
         "import myops.onnx.functions, myops.onnx.model, myops.onnx.check",
         "import myops.ort.check",
         "import myops.doctor.libraries",
+        "import myops.pack",
     ],
 )
 def test_works_where_torch_is_not_installed(run_python, statement):
@@ -90,7 +92,7 @@ def test_version_is_that_of_the_build():
 
 
 def test_submodules_are_attributes():
-    for name in ("functional", "nn", "onnx", "ort", "spec"):
+    for name in ("functional", "nn", "onnx", "ort", "pack", "spec"):
         assert getattr(myops, name).__name__ == f"myops.{name}"
         assert name in dir(myops)
     with pytest.raises(AttributeError, match="nonsense"):

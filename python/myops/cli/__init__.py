@@ -19,6 +19,7 @@ from myops.cli.export import export
 from myops.cli.golden import golden
 from myops.cli.info import info
 from myops.cli.inject import inject
+from myops.cli.pack import pack
 from myops.cli.profile import profile
 from myops.cli.tune import tune
 from myops.cli.verify import verify
@@ -29,7 +30,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (info, doctor, export, inject, verify, check, profile, bench, tune, demo):
+for command in (info, doctor, export, inject, verify, check, pack, profile, bench, tune, demo):
     app.command()(command)
 app.add_typer(golden, name="golden")
 

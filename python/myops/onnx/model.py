@@ -8,10 +8,18 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import (
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    StringStringEntryProto,
+    TensorProto,
+)
 
 from myops._errors import ModelError
 from myops.spec import DOMAIN
@@ -79,6 +87,29 @@ def nodes(container: GraphProto | FunctionProto) -> Iterator[NodeProto]:
         yield node
         for inner in subgraphs(node):
             yield from nodes(inner)
+
+
+def messages(message: Any) -> Iterator[Any]:
+    """A protobuf message and every message inside it, wherever it is."""
+    yield message
+    for field, value in message.ListFields():
+        if hasattr(value, "ListFields"):
+            yield from messages(value)
+        elif field.message_type is not None:
+            for inner in value:
+                yield from messages(inner)
+
+
+def external_locations(model: ModelProto) -> list[StringStringEntryProto]:
+    """The entries that name the files in which the data of tensors lies, one per tensor. Names are
+    relative to the model's folder."""
+    return [
+        entry
+        for tensor in messages(model)
+        if isinstance(tensor, TensorProto) and tensor.data_location == TensorProto.EXTERNAL
+        for entry in tensor.external_data
+        if entry.key == "location"
+    ]
 
 
 def our_nodes(model: ModelProto) -> list[NodeProto]:

@@ -9,6 +9,7 @@ import pytest
 from myops._errors import ModelError
 from myops.onnx import model as onnx_model
 from onnx import helper, numpy_helper
+from onnx.external_data_helper import set_external_data
 
 
 def _model(weights: int = 4) -> onnx.ModelProto:
@@ -104,3 +105,31 @@ def test_default_domain_has_two_names(spelling):
     model.opset_import[0].domain = spelling
     assert onnx_model.opset(model) == 18
     assert onnx_model.opset(model, "other") is None
+
+
+def test_external_data_is_found_wherever_tensors_are():
+    def external(name):
+        tensor = numpy_helper.from_array(np.zeros(2, np.float32), name)
+        set_external_data(tensor, f"{name}.bin")
+        tensor.ClearField("raw_data")
+        return tensor
+
+    def constant(name):
+        return helper.make_node("Constant", [], [name], value=external(name))
+
+    model = _model()
+    model.graph.initializer.append(external("weight"))
+    branch = helper.make_graph([constant("branch")], "b", [], [], [external("inner")])
+    model.graph.node.append(
+        helper.make_node("If", ["c"], ["z"], then_branch=branch, else_branch=branch)
+    )
+    sparse = model.graph.sparse_initializer.add(dims=[9])
+    sparse.values.CopyFrom(external("values"))
+    function = onnx.FunctionProto(domain="d", name="f", node=[constant("function")])
+    model.functions.append(function)
+    found = [entry.value for entry in onnx_model.external_locations(model)]
+    names = ["weight", "branch", "inner", "branch", "inner", "values", "function"]
+    assert sorted(found) == sorted(f"{name}.bin" for name in names)
+    for entry in onnx_model.external_locations(model):
+        entry.value = "one"
+    assert {entry.value for entry in onnx_model.external_locations(model)} == {"one"}
