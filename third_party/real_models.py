@@ -103,8 +103,8 @@ MODELS = (
         *("silero-vad", "6.2.3", "silero_vad/data/silero_vad.onnx"),
         "1a153a22f4509e292a94e67d6f9b85e8deb25b4988682b7e174c65279d8788e3",
         {},
-        (1, 576),
-        dims={"input.0": 1, "input.1": 576, "state.1": 1},
+        (1, 288),
+        dims={"input.0": 1, "input.1": 288, "state.1": 1},
     ),
 )
 

@@ -15,11 +15,12 @@ from myops.cli.common import Dims, Json, Plugin, parse_dims, print_json, stderr,
 
 
 def _quiet() -> None:
-    """ONNX Runtime warns of what was in the user's model before, for every session anew."""
+    """ONNX Runtime warns of what was in the model before, for every session anew, and logs what we
+    raise."""
     with contextlib.suppress(ImportError):
         import onnxruntime
 
-        onnxruntime.set_default_logger_severity(3)
+        onnxruntime.set_default_logger_severity(4)
 
 
 def inject(

@@ -196,10 +196,11 @@ def _roots(root: Expression) -> frozenset[str]:
     raise ValueError("a spelling should end in a node")
 
 
-def from_spelling(spec: OpSpec, spelling: Callable[..., Any], double: bool = False) -> Pattern:
+def from_spelling(spec: OpSpec, spelling: Callable[..., Any]) -> Pattern:
     """A body or spelling as a pattern."""
-    # The opset only decides where ReduceMean has its axes, and the matcher reads both.
-    builder = BodyBuilder(13, TensorProto.DOUBLE if double else TensorProto.FLOAT)
+    # The opset only decides where ReduceMean has its axes, and the matcher reads both. The type is
+    # that of the constants: rounded ones would not be those of a float64 model.
+    builder = BodyBuilder(13, TensorProto.DOUBLE)
     names = [attribute.name for attribute in spec.attributes]
     results = spelling(builder, *spec.inputs, *names)
     results = (results,) if isinstance(results, str) else tuple(results)
@@ -221,7 +222,7 @@ def patterns() -> tuple[Pattern, ...]:
     for spec in SPECS:
         found.append(from_spelling(spec, spec.body))
         if spec.body_float64 is not None:
-            found.append(from_spelling(spec, spec.body_float64, double=True))
+            found.append(from_spelling(spec, spec.body_float64))
         found += [from_spelling(spec, spelling) for spelling in spec.spellings]
     order = itertools.count()
     return tuple(sorted(found, key=lambda pattern: (-pattern.size, next(order))))
