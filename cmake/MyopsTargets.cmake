@@ -21,11 +21,18 @@ function(myops_target_defaults target)
   myops_sanitize(${target})
 endfunction()
 
+if(MYOPS_SANITIZE STREQUAL "thread")
+  set(MYOPS_SANITIZE_FLAGS -fsanitize=thread)
+elseif(MYOPS_SANITIZE)
+  set(MYOPS_SANITIZE_FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined)
+else()
+  set(MYOPS_SANITIZE_FLAGS "")
+endif()
+
 function(myops_sanitize target)
-  if(MYOPS_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=address,undefined
-                                             -fno-sanitize-recover=undefined -g)
-    target_link_options(${target} PRIVATE -fsanitize=address,undefined)
+  if(MYOPS_SANITIZE_FLAGS)
+    target_compile_options(${target} PRIVATE ${MYOPS_SANITIZE_FLAGS} -g)
+    target_link_options(${target} PRIVATE ${MYOPS_SANITIZE_FLAGS})
   endif()
 endfunction()
 
