@@ -108,7 +108,6 @@ def installed_prefix(request: pytest.FixtureRequest, prefix_with: Callable[[str]
     return prefix_with(request.param)
 
 
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     found = terminalreporter.config.stash.get(matrix.ROWS, None)
     if found:

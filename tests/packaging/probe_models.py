@@ -58,9 +58,7 @@ def write(folder: Path) -> None:
         values = {a.name: 2.0**-10 if spec.kind == "norm" else 1.75 for a in spec.attributes}
         for dtype in _build_info.dtypes:
             name = f"{spec.name}.{dtype}"
-            onnx.save(
-                operators.one_node_model(spec, dtype, values), str(folder / f"{name}.onnx")
-            )
+            onnx.save(operators.one_node_model(spec, dtype, values), str(folder / f"{name}.onnx"))
             inputs = _inputs(spec, dtype)
             wide = [inputs[i].astype(np.float64) for i in spec.inputs]
             exact = spec.reference(*wide, **values)
