@@ -37,8 +37,8 @@ def torch_free_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def with_runtime(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Venv]:
     """``with_runtime(version)``: an environment with that onnxruntime and the numpy it needs, and
-    not even what onnxruntime depends on: importing it needs nothing else. Skips the test where there
-    is no wheel of it for this Python.
+    not even what onnxruntime depends on: importing it needs nothing else. Skips the test where
+    there is no wheel of it for this Python.
 
     The packages are installed once; each call makes an environment around them."""
 

@@ -35,7 +35,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 class Venv:
-    """A virtual environment of its own, without pip. ``beside``: folders of packages it sees, too."""
+    """A virtual environment of its own, without pip. ``beside``: folders of packages it sees."""
 
     def __init__(self, folder: Path, beside: Sequence[Path] = ()) -> None:
         venv.create(folder, with_pip=False, symlinks=True)

@@ -4,8 +4,8 @@ Each must end in a Python exception or in the right numbers.
 
     python cases.py KIND FIRST COUNT
 
-runs cases FIRST, FIRST + 1, ... and prints the number of each before it starts, so that the one that
-ends the process is known, and at the end a JSON object that counts the outcomes.
+runs cases FIRST, FIRST + 1, ... and prints the number of each before it starts, so that the one
+that ends the process is known, and at the end a JSON object that counts the outcomes.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def random_model(rng: random.Random) -> tuple[OpSpec, onnx.ModelProto, dict[str,
     if rng.random() < 0.05:  # one too few, one too many, one without a name
         names = rng.choice([names[:-1], [*names, names[0]], ["", *names[1:]], [*names[:-1], ""]])
     if rng.random() < 0.05:
-        outputs = rng.choice([[*outputs, "more"], outputs[:-1] + [""], []])
+        outputs = rng.choice([[*outputs, "more"], [*outputs[:-1], ""], []])
     attributes = random_attributes(rng, spec)
     node = helper.make_node(spec.name, names, outputs, "node", domain=DOMAIN)
     for name, value in attributes.items():

@@ -29,7 +29,7 @@ def make(threads):
 def with_torch():
     results = []
     for spec in SPECS:
-        x = torch.linspace(-3, 3, 4000).reshape(-1, 4)
+        x = torch.linspace(-3, 3, 100_000).reshape(-1, 4)
         weight = [torch.ones(4)] if spec.kind == "norm" else []
         inputs = [x.clone().requires_grad_() for _ in spec.inputs[len(weight):]]
         op = getattr(torch.ops.myops, spec.torch_name)
@@ -56,6 +56,7 @@ def in_child(work):
 def run(session, x):
     return session.run(None, {"x": x})[0].tobytes()
 
+torch.set_num_threads(2)
 alone, pool = make(1), make(2)
 expected = {"small": run(alone, small), "large": run(pool, large), "torch": with_torch()}
 assert run(alone, large) == expected["large"]
@@ -68,7 +69,7 @@ def child():
     fresh = make(2)  # with a pool of its own
     for _ in range(5):
         assert run(fresh, large) == expected["large"], "a session of the child's"
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # OpenMP's threads are gone, for torch's own operators, too
     assert with_torch() == expected["torch"], "torch"
 
 for _ in range(3):
