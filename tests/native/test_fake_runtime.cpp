@@ -139,10 +139,26 @@ TEST_CASE("a host that cannot be answered") {
 
 TEST_CASE("versions that are too old or mean nothing") {
   const std::string long_text(5000, '1');
-  for (const char* version :
-       {"1.15.1", "1.15.99", "1.8.0", "1.3", "1.0.0", "0.5", "2.0.0", "", "1", "1.", "1.x", "-1.20",
-        "1.-20", "nonsense", "1.4294967312.0", "1.99999999999999999999", "\xff\xfe\x01", "%s%n%s",
-        long_text.c_str(), static_cast<const char*>(nullptr)}) {
+  for (const char* version : {"1.15.1",
+                              "1.15.99",
+                              "1.8.0",
+                              "1.3",
+                              "1.0.0",
+                              "0.5",
+                              "2.0.0",
+                              "",
+                              "1",
+                              "1.",
+                              "1.x",
+                              "-1.20",
+                              "1.-20",
+                              "nonsense",
+                              "1.4294967312.0",
+                              "1.99999999999999999999",
+                              "\xff\xfe\x01",
+                              "%s%n%s",
+                              long_text.c_str(),
+                              static_cast<const char*>(nullptr)}) {
     Runtime& runtime = make_runtime(version, 1000);
     CHECK(plugin()(nullptr, &runtime.base) == failure);
     check_message("1.16");

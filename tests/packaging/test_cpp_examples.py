@@ -78,7 +78,9 @@ def test_kernels_alone(build: Callable[..., Path]) -> None:
 
 def test_libtorch_program(build: Callable[..., Path]) -> None:
     library = _library.torch_library()
-    printed = run([build("cpp_torch", MYOPS_TORCH_LIBRARY=library)])
+    root = Path(torch.__file__).parent
+    program = build("cpp_torch", MYOPS_TORCH_LIBRARY=library, MYOPS_TORCH_ROOT=root)
+    printed = run([program])
     *rows, last = printed.splitlines()
     x = torch.linspace(-3, 3, 7, requires_grad=True)
     y = x * torch.sigmoid(1.5 * x)

@@ -32,7 +32,8 @@ void put_number(std::mt19937_64& random, DType dtype, std::uint8_t* to) {
     const double value = std::ldexp(static_cast<double>(bits >> 11), -53) * 16 - 8;
     std::memcpy(to, &value, sizeof value);
   } else if (dtype == DType::f32) {
-    const auto value = static_cast<float>(std::ldexp(static_cast<double>(bits >> 40), -24) * 16 - 8);
+    const auto value =
+        static_cast<float>(std::ldexp(static_cast<double>(bits >> 40), -24) * 16 - 8);
     std::memcpy(to, &value, sizeof value);
   } else {
     // Sign and mantissa as they come, the exponent within 2^-6 and 2^2.

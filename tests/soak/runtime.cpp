@@ -75,9 +75,8 @@ std::vector<Value> Session::run(const std::vector<Value>& inputs, std::size_t ou
   std::vector<const OrtValue*> given;
   for (const Value& input : inputs) given.push_back(input.value);
   std::vector<OrtValue*> results(output_count, nullptr);
-  OrtStatus* status =
-      runtime_.api().Run(session_, nullptr, input_names, given.data(), given.size(), output_names,
-                         output_count, results.data());
+  OrtStatus* status = runtime_.api().Run(session_, nullptr, input_names, given.data(), given.size(),
+                                         output_names, output_count, results.data());
   std::vector<Value> owned;
   for (OrtValue* result : results) owned.emplace_back(runtime_, result);
   runtime_.check(status);
