@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 DEMO_OUT ?= out/demo
 JOBS ?= $(shell nproc)
+SOAK_SECONDS ?= 60
 
 BIN := $(abspath $(VENV))/bin
 export PATH := $(BIN):$(PATH)
@@ -12,7 +13,7 @@ CMAKE_PYTHON := -DPython_EXECUTABLE=$(BIN)/python
 SOURCES := $(shell find native python cmake third_party CMakeLists.txt pyproject.toml -type f -not -name '*.pyc')
 CXX_FILES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
 
-.PHONY: demo test test-native test-python test-gpu bench-gpu asan docs lint format bench dev lock clean help
+.PHONY: demo test test-native test-python test-gpu bench-gpu asan soak docs lint format bench dev lock clean help
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -57,6 +58,13 @@ asan: $(VENV)/.requirements ## The C++ tests under AddressSanitizer and Undefine
 	cmake --preset asan $(CMAKE_PYTHON) --log-level=NOTICE
 	cmake --build --preset asan -j $(JOBS)
 	ctest --preset asan
+
+soak: $(VENV)/.requirements ## The plugin under load, a minute under AddressSanitizer, one under ThreadSanitizer
+	for preset in asan tsan; do \
+	  cmake --preset $$preset $(CMAKE_PYTHON) --log-level=NOTICE && \
+	  cmake --build --preset $$preset -j $(JOBS) --target myops_ort myops_soak && \
+	  MYOPS_SOAK_SECONDS=$(SOAK_SECONDS) ctest --preset $$preset --verbose -R '^soak[.](models|load)$$' || exit 1; \
+	done
 
 bench: $(VENV)/.installed ## Measure every claim about speed, then write the README's figures
 	$(BIN)/python benchmarks/run_all.py $(if $(QUICK),--quick)

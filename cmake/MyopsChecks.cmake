@@ -5,6 +5,7 @@
 #   isa_symbols     NM, OBJECTS, ISA      each object exports one symbol, myops_..._<ISA>
 #   plugin_exports  NM, LIBRARY, SYMBOL   the library exports this symbol only
 #   plugin_needed   READELF, LIBRARY      the library links no framework
+#   old_systems     READELF, LIBRARY, LIMITS (GLIBC_2.28;...), MODE  it asks for no newer symbols
 #   layers          ROOT                  what files under native/ may include and call
 #   launches        ROOT                  CUDA launches name a stream, nothing waits
 #   headers         ROOT, FOLDERS, LISTED all headers of the folders are in the list
@@ -69,6 +70,33 @@ function(check_plugin_needed)
   if(lower MATCHES "torch|onnxruntime|python|c10|gomp|iomp|libomp")
     message(FATAL_ERROR "[plugin_needed] ${LIBRARY} should link no framework and no thread pool. "
                         "Received ${needed}")
+  endif()
+endfunction()
+
+# Names the symbols, which say what in the source or in the compiler is the reason.
+function(check_old_systems)
+  run_tool(text ${READELF} --dyn-syms --wide ${LIBRARY})
+  string(REGEX MATCHALL "UND +[^ \n]+@[A-Z]+_[0-9.]+" symbols "${text}")
+  if(NOT symbols)
+    message(FATAL_ERROR "[old_systems] ${READELF} should list symbols with versions. Received none.")
+  endif()
+  set(too_new "")
+  foreach(symbol IN LISTS symbols)
+    string(REGEX MATCH "UND +([^ @]+)@+([A-Z]+)_([0-9.]+)$" found "${symbol}")
+    set(name ${CMAKE_MATCH_1})
+    set(family ${CMAKE_MATCH_2})
+    set(version ${CMAKE_MATCH_3})
+    foreach(limit IN LISTS LIMITS)
+      if(limit MATCHES "^${family}_(.+)$" AND version VERSION_GREATER CMAKE_MATCH_1)
+        list(APPEND too_new "${name} (${family}_${version})")
+      endif()
+    endforeach()
+  endforeach()
+  if(too_new)
+    list(JOIN too_new ", " too_new)
+    list(JOIN LIMITS ", " limits)
+    message(${MODE} "[old_systems] ${LIBRARY} should ask for nothing newer than ${limits}. Received "
+                    "${too_new}. Build on an older system, or accept that older ones cannot load it.")
   endif()
 endfunction()
 

@@ -5,6 +5,9 @@ include_guard()
 set(MYOPS_WARNINGS -Wall -Wextra -Wpedantic -Wno-psabi)
 set(MYOPS_PACKAGE_DIR ${CMAKE_CURRENT_LIST_DIR})
 
+# What the plugin may ask of a system: Debian 10, Ubuntu 18.10, RHEL 8.
+set(MYOPS_OLD_SYSTEMS GLIBC_2.28 GLIBCXX_3.4.25 CXXABI_1.3.11)
+
 # In a wheel the libraries lie inside the package; else in the prefix's lib folder.
 if(SKBUILD)
   set(MYOPS_INSTALL_LIBDIR myops/lib)
@@ -24,11 +27,18 @@ function(myops_target_defaults target)
   myops_sanitize(${target})
 endfunction()
 
+if(MYOPS_SANITIZE STREQUAL "thread")
+  set(MYOPS_SANITIZE_FLAGS -fsanitize=thread)
+elseif(MYOPS_SANITIZE)
+  set(MYOPS_SANITIZE_FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined)
+else()
+  set(MYOPS_SANITIZE_FLAGS "")
+endif()
+
 function(myops_sanitize target)
-  if(MYOPS_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=address,undefined
-                                             -fno-sanitize-recover=undefined -g)
-    target_link_options(${target} PRIVATE -fsanitize=address,undefined)
+  if(MYOPS_SANITIZE_FLAGS)
+    target_compile_options(${target} PRIVATE ${MYOPS_SANITIZE_FLAGS} -g)
+    target_link_options(${target} PRIVATE ${MYOPS_SANITIZE_FLAGS})
   endif()
 endfunction()
 
@@ -47,6 +57,7 @@ function(myops_install_package)
   write_basic_package_version_file(${PROJECT_BINARY_DIR}/myopsConfigVersion.cmake
                                    COMPATIBILITY SameMinorVersion)
   install(FILES ${PROJECT_BINARY_DIR}/myopsConfig.cmake
-                ${PROJECT_BINARY_DIR}/myopsConfigVersion.cmake DESTINATION ${config_dir})
+                ${PROJECT_BINARY_DIR}/myopsConfigVersion.cmake
+                ${MYOPS_PACKAGE_DIR}/FindTorchLibrary.cmake DESTINATION ${config_dir})
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 endfunction()

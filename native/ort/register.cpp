@@ -87,22 +87,23 @@ OrtStatus* domain_of(const OrtApiBase* base, const Runtime& runtime,
 
 OrtStatus* register_ops(OrtSessionOptions* options, const OrtApiBase* base) noexcept {
   // API 1 is what even a too old runtime has to be told so. A host without it cannot be answered.
-  const OrtApi* first = base == nullptr ? nullptr : base->GetApi(1);
-  if (first == nullptr) return nullptr;
-  const char* runtime = base->GetVersionString();
+  const OrtApi* first = base == nullptr || base->GetApi == nullptr ? nullptr : base->GetApi(1);
+  if (first == nullptr || first->CreateStatus == nullptr) return nullptr;
+  const char* runtime = base->GetVersionString == nullptr ? nullptr : base->GetVersionString();
   const int minor = minor_version(runtime);
   if (minor < oldest_minor) {
     const Status status = Status::error(
-        "[myops] libmyops_ort.so needs ONNX Runtime 1.%d or newer. Received %s. Upgrade "
-        "onnxruntime.",
+        "[myops] libmyops_ort.so needs ONNX Runtime 1.%d or newer. Received %.64s. "
+        "Upgrade onnxruntime.",
         oldest_minor, runtime == nullptr ? "no version" : runtime);
     return first->CreateStatus(ORT_NOT_IMPLEMENTED, status.message());
   }
   const int version = shared_api_version(minor);
   const OrtApi* api = base->GetApi(static_cast<std::uint32_t>(version));
-  if (api == nullptr) {
+  if (api == nullptr || api->CreateCustomOpDomain == nullptr ||
+      api->CustomOpDomain_Add == nullptr || api->AddCustomOpDomain == nullptr) {
     const Status status = Status::error(
-        "[myops] ONNX Runtime %s should offer its API %d. Received none. Reinstall onnxruntime.",
+        "[myops] ONNX Runtime %.64s should offer its API %d. Received none. Reinstall onnxruntime.",
         runtime, version);
     return first->CreateStatus(ORT_NOT_IMPLEMENTED, status.message());
   }

@@ -8,8 +8,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import matrix
 import pytest
-from environments import ROOT, Venv, environment, run
+from environments import PYTHON, ROOT, NoWheelError, Venv, environment, install_folder, run
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +22,7 @@ def torch_free_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = folder / "dist"
     printed = run(
         [
-            *(builder.python, "-m", "pip", "wheel", "-v", "--no-deps"),
+            *(PYTHON, "-m", "pip", "--python", builder.python, "wheel", "-v", "--no-deps"),
             *("--wheel-dir", output, "-C", f"build-dir={folder / 'build'}"),
             *("-C", "cmake.define.MYOPS_CUDA=OFF", ROOT),
         ],
@@ -34,19 +35,42 @@ def torch_free_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def torch_free(
-    tmp_path_factory: pytest.TempPathFactory, torch_free_wheel: Path
-) -> Callable[[str], Venv]:
-    """Environments by onnxruntime version that hold numpy, onnxruntime and our wheel only."""
-    made: dict[str, Venv] = {}
+def with_runtime(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Venv]:
+    """``with_runtime(version)``: an environment with that onnxruntime and the numpy it needs, and
+    not even what onnxruntime depends on: importing it needs nothing else. Skips the test where
+    there is no wheel of it for this Python.
+
+    The packages are installed once; each call makes an environment around them."""
+
+    @functools.cache
+    def packages(requirement: str) -> Path:
+        return install_folder(tmp_path_factory.mktemp("packages"), requirement)
 
     def get(version: str) -> Venv:
-        if version not in made:
-            made[version] = Venv(tmp_path_factory.mktemp(f"ort-{version}") / "venv")
-            numpy = "numpy<2" if version < "1.19" else "numpy"
-            made[version].install(f"onnxruntime=={version}", numpy)
-            made[version].install("--no-deps", torch_free_wheel)
-        return made[version]
+        numbers = tuple(map(int, version.split(".")))
+        try:
+            beside = [
+                packages(f"onnxruntime=={version}"),
+                packages("numpy<2" if numbers < (1, 19) else "numpy"),
+            ]
+        except NoWheelError as missing:
+            pytest.skip(str(missing))
+        return Venv(tmp_path_factory.mktemp(f"ort-{version}") / "venv", beside)
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def torch_free(
+    with_runtime: Callable[[str], Venv], torch_free_wheel: Path
+) -> Callable[[str], Venv]:
+    """Environments by onnxruntime version that hold numpy, onnxruntime and our wheel only."""
+
+    @functools.cache
+    def get(version: str) -> Venv:
+        made = with_runtime(version)
+        made.install("--no-deps", torch_free_wheel)
+        return made
 
     return get
 
@@ -82,3 +106,11 @@ def prefix_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 def installed_prefix(request: pytest.FixtureRequest, prefix_with: Callable[[str], Path]) -> Path:
     """The prefix of each back end this machine can build."""
     return prefix_with(request.param)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    found = terminalreporter.config.stash.get(matrix.ROWS, None)
+    if found:
+        terminalreporter.section("one plugin in many runtimes")
+        for line in matrix.table(found):
+            terminalreporter.write_line(line)

@@ -35,14 +35,20 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 class Venv:
-    """A virtual environment of its own."""
+    """A virtual environment of its own, without pip. ``beside``: folders of packages it sees."""
 
-    def __init__(self, folder: Path) -> None:
-        venv.create(folder, with_pip=True, symlinks=True)
+    def __init__(self, folder: Path, beside: Sequence[Path] = ()) -> None:
+        venv.create(folder, with_pip=False, symlinks=True)
         self.python = folder / "bin" / "python"
+        if beside:
+            (site_packages,) = folder.glob("lib/python*/site-packages")
+            lines = "".join(f"{path}\n" for path in beside)
+            (site_packages / "beside.pth").write_text(lines)
 
     def install(self, *packages: str | Path) -> None:
-        run([self.python, "-m", "pip", "install", "--quiet", *packages], env=environment())
+        """With the pip of the environment the tests run in."""
+        pip = [PYTHON, "-m", "pip", "--python", self.python]
+        run([*pip, "install", "--quiet", *packages], env=environment())
 
     def check(self, code: str, *arguments: str | Path, cwd: Path | None = None) -> str:
         """Runs Python code in the environment, away from the source tree."""
@@ -51,3 +57,30 @@ class Venv:
             cwd=cwd or self.python.parent,
             env=environment(),
         )
+
+
+class NoWheelError(Exception):
+    """The package index has no wheel of that release for this Python."""
+
+
+def install_folder(folder: Path, *packages: str) -> Path:
+    """A folder with the packages and none of what they depend on, for ``Venv(beside=...)``.
+
+    Raises:
+        NoWheelError: there is none.
+    """
+    command = [
+        *(PYTHON, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:"),
+        *("--no-compile", "--target", folder, *packages),
+    ]
+    done = subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    if "No matching distribution found" in done.stderr:
+        raise NoWheelError(f"no wheel of {' '.join(packages)} for this Python")
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return folder

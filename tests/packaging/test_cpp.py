@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -119,3 +120,18 @@ def test_plugin_runs_on_old_systems(prefix_with: Callable[[str], Path]) -> None:
                     found.append(tuple(map(int, number.split("."))))
     assert max(versions["GLIBC_"]) <= (2, 28)
     assert max(versions["GLIBCXX_"]) <= (3, 4, 25)
+
+
+def test_the_build_names_the_symbols_old_systems_lack(prefix_with: Callable[[str], Path]) -> None:
+    """With limits that no plugin keeps."""
+    (plugin,) = prefix_with("cpu").rglob("libmyops_ort.so")
+    check = [
+        *("cmake", "-DCHECK=old_systems", "-DMODE=WARNING", "-DREADELF=readelf"),
+        f"-DLIBRARY={plugin}",
+    ]
+    script = ["-P", ROOT / "cmake" / "MyopsChecks.cmake"]
+    kept = run([*check, "-DLIMITS=GLIBC_2.28;GLIBCXX_3.4.25", *script], errors_too=True)
+    assert kept == ""
+    printed = run([*check, "-DLIMITS=GLIBC_2.2;GLIBCXX_3.4", *script], errors_too=True)
+    assert "[old_systems]" in printed
+    assert re.search(r"memcpy\s+\(GLIBC_2\.14\)", printed)
