@@ -31,6 +31,11 @@ _FORMATS: Mapping[str, _Format] = {
 }
 
 
+# Errors of a whole network, relative to the largest value of the output: rounding at every step.
+MODEL_TOLERANCE = {"float32": 1e-5, "float64": 1e-7, "float16": 5e-3, "bfloat16": 4e-2}
+"""Per dtype. float64 allows for attributes, which ONNX stores as float32."""
+
+
 @dataclass(frozen=True)
 class Tolerance:
     """An element is right within ``ulp`` units in the last place, or within

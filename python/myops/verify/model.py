@@ -16,7 +16,7 @@ from onnx import ModelProto, helper
 from myops._errors import ModelError, UsageError
 from myops.onnx import model as onnx_model
 from myops.spec import DOMAIN
-from myops.verify.compare import Tolerance, compare
+from myops.verify.compare import MODEL_TOLERANCE, Tolerance, compare
 from myops.verify.parties import one_line, onnx_parties
 from myops.verify.report import Report, Row
 
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     import torch
 
 WHERE = "myops.verify"
-
-# Errors of a whole network, relative to the largest value of the output: rounding at every step.
-MODEL_TOLERANCE = {"float32": 1e-5, "float64": 1e-7, "float16": 5e-3, "bfloat16": 4e-2}
-"""Per dtype. float64 allows for attributes, which ONNX stores as float32."""
 
 
 def synthesize(

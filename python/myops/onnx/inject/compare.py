@@ -14,8 +14,7 @@ from onnx import ModelProto
 
 from myops._errors import ModelError
 from myops.ort import session
-from myops.verify.compare import Tolerance, compare
-from myops.verify.model import MODEL_TOLERANCE
+from myops.verify.compare import MODEL_TOLERANCE, Tolerance, compare
 
 WHERE = "myops.onnx.inject"
 

@@ -13,7 +13,6 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
 from myops._errors import UsageError
 from myops.onnx import model as onnx_model
-from myops.verify.model import read_inputs
 
 WHERE = "myops.onnx.inject"
 
@@ -94,6 +93,9 @@ def proposals(
         UsageError: what is given does not fit the model.
     """
     if inputs is not None:
+        # That module reads models through the package this one belongs to.
+        from myops.verify.model import read_inputs
+
         yield read_inputs(inputs, model)
         return
     complete = _check_dims(model, dims)
