@@ -37,6 +37,24 @@ def test_loads_no_more_than_it_needs(run_python, statement, loaded):
     assert tuple(run_python(LOADED, statement).stdout.split()) == loaded
 
 
+@pytest.mark.parametrize(
+    "module",
+    [
+        "verify",
+        "verify.model",
+        "bench",
+        "bench.measure",
+        "onnx",
+        "onnx.model",
+        "onnx.inject",
+        "ort.check",
+    ],
+)
+def test_any_module_may_be_the_first(run_python, module):
+    """They use each other: none may need another one to be imported before."""
+    run_python(f"import importlib; importlib.import_module('myops.{module}')")
+
+
 @pytest.mark.parametrize("statement", ["import myops.functional", "import myops.nn"])
 def test_operators_do_without_onnxscript_and_onnxruntime(run_python, statement):
     """onnxscript alone takes over half a second to import."""
@@ -54,6 +72,7 @@ def test_operators_do_without_onnxscript_and_onnxruntime(run_python, statement):
         "import myops.ort",
         "import myops.onnx",
         "import myops.onnx.functions, myops.onnx.model, myops.onnx.check",
+        "import myops.onnx; myops.onnx.inject",
         "import myops.ort.check",
         "import myops.doctor.libraries",
         "import myops.pack",

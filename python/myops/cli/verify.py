@@ -84,8 +84,8 @@ def _finite(
     model: Path, inputs: Path | None, dims: dict[str, int], plugin: Path | None, on_step: Any
 ) -> Finiteness:
     from myops.onnx import model as onnx_model
+    from myops.onnx.inputs import load_inputs
     from myops.verify.finite import check_finite
-    from myops.verify.inputs import load_inputs
     from myops.verify.parties import onnxruntime_party
 
     proto = onnx_model.load(model)

@@ -36,7 +36,7 @@ def model_inputs(
     Raises:
         UsageError: the inputs do not fit, or ``dims`` names a dim the model does not have.
     """
-    from myops.verify.inputs import load_inputs
+    from myops.onnx.inputs import load_inputs
 
     return load_inputs(inputs, model, dims)
 

@@ -13,8 +13,8 @@ import numpy as np
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
 from myops.onnx import model as onnx_model
+from myops.onnx.inputs import required
 from myops.verify.golden_file import sha256
-from myops.verify.inputs import required
 
 MANIFEST = "manifest.json"
 FORMAT = 1  # target/check.py reads this one

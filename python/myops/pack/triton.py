@@ -20,9 +20,9 @@ from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from myops._errors import ModelError, UsageError
 from myops.onnx import model as onnx_model
+from myops.onnx.inputs import required
 from myops.pack.place import WHERE
 from myops.verify.compare import Tolerance, compare, is_float
-from myops.verify.inputs import required
 
 FOLDER = "triton"
 VERSION = "1"

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from onnx import ModelProto, TensorProto
 
 from myops.onnx import model as onnx_model
+from myops.onnx.inputs import NCHW_TO_NHWC, NHWC_TO_NCHW
 from myops.spec import DOMAIN
 from myops.verify.bisect import Bisection
 from myops.verify.compare import Tolerance, compare
 from myops.verify.float64 import Float64
-from myops.verify.inputs import NCHW_TO_NHWC, NHWC_TO_NCHW
 from myops.verify.parties import ALONE, PLUGIN, REFERENCE, Party, onnxruntime_party
 from myops.verify.tolerances import largest_size
 from myops.verify.torch_model import run_torch

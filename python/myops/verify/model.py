@@ -15,6 +15,7 @@ from onnx import ModelProto, TensorProto
 
 from myops._errors import ModelError
 from myops.onnx import model as onnx_model
+from myops.onnx.inputs import load_inputs
 from myops.spec import DOMAIN
 from myops.verify import hints
 from myops.verify.bisect import Bisection, bisect
@@ -22,7 +23,6 @@ from myops.verify.bisect_file import PARTY as FILE
 from myops.verify.bisect_file import bisect_file
 from myops.verify.compare import Comparison, Tolerance, compare
 from myops.verify.float64 import evaluate_model, prepared
-from myops.verify.inputs import WHERE, load_inputs
 from myops.verify.operators import has_torch, operator_rows, operators_in
 from myops.verify.parties import ALONE, PLUGIN, REFERENCE, Party, one_line, onnx_parties
 from myops.verify.report import Report, Row
@@ -40,6 +40,7 @@ from myops.verify.trace import node_name
 if TYPE_CHECKING:
     import torch
 
+WHERE = "myops.verify"
 TORCH = "torch model"
 
 OnStep = Callable[[str], object]

@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
 from myops._errors import UsageError
 from myops.onnx import model as onnx_model
-from myops.verify.inputs import load_inputs, required
+from myops.onnx.inputs import load_inputs, required
 
 WHERE = "myops.onnx.inject"
 

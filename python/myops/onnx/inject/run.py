@@ -19,8 +19,8 @@ from myops.onnx.inject.inputs import describe, proposals
 from myops.onnx.inject.options import Options
 from myops.onnx.inject.report import Report, Row
 from myops.onnx.inject.rewrite import rewrite
+from myops.onnx.inputs import required
 from myops.ort import library_path
-from myops.verify.inputs import required
 
 WHERE = "myops.onnx.inject"
 

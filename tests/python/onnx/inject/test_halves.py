@@ -122,3 +122,18 @@ def test_two_types_of_one_operator(opset: int) -> None:
     else:
         assert ops(result).count("myops::Swish") == 1
         assert "opset 15" in skipped(report, "Swish")[0]
+
+
+def test_rms_norm_of_a_half_model() -> None:
+    """The norm in float32, its weight in float16: a rounding lies in between."""
+    body = (
+        "f = Cast<to=1>(x) p = Pow(f, two) m = ReduceMean<axes=[-1]>(p) e = Add(m, eps) "
+        "q = Sqrt(e) r = Div(one, q) d = Mul(f, r) h = Cast<to=10>(d) y = Mul(w, h)"
+    )
+    constants = "float eps = {0.000001}, float16[4] w = {1, 2, 3, 4}"
+    shape = "float16[n,4]"
+    model = parse(body, f"{shape} x", f"{shape} y", initializers=f"{scalars(body)}, {constants}")
+    assert custom(model)[0] is model
+    result, report = custom(model, allow_numeric_change=True)
+    assert ops(result) == ["myops::RMSNorm"]
+    assert report.pieces[0].max_ulp <= 1 < report.pieces[0].changed

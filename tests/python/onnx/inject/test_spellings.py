@@ -345,3 +345,23 @@ def test_native_gelu_tanh_is_the_standard_node_where_there_is_one() -> None:
     model = parse(body, opset=20, ir_version=9, initializers=scalars(body))
     result, _ = inject(model, target="native")
     assert ops(result) == ["Gelu"]
+
+
+def test_transformer_block_with_symbolic_dims() -> None:
+    body = (
+        "s = Add(a, x) p = Pow(s, two) m = ReduceMean<axes=[-1]>(p) e = Add(m, eps) q = Sqrt(e) "
+        "r = Reciprocal(q) d = Mul(s, r) t = Mul(d, w) g = MatMul(t, k) u = MatMul(t, k) "
+        "z = Sigmoid(g) v = Mul(g, z) o = Mul(v, u) y = Add(o, s)"
+    )
+    matrix = ", ".join(["0.1"] * 9)
+    shape = "float[batch,sequence,3]"
+    model = parse(
+        body,
+        f"{shape} a, {shape} x",
+        f"{shape} y",
+        initializers=f"{RMS_CONSTANTS}, float[3,3] k = {{{matrix}}}".replace(
+            "float minus = {-0.5}, ", ""
+        ),
+    )
+    result, _ = custom(model, dims={"batch": 2, "sequence": 5})
+    assert ops(result) == ["myops::AddRMSNorm", "MatMul", "MatMul", "myops::SwiGLU", "Add"]

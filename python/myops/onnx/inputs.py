@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inputs a model is verified on: given, or made up from its signature."""
+"""Inputs to run a model on: given, or made up from its signature."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 from myops._errors import UsageError
 from myops.onnx import model as onnx_model
 
-WHERE = "myops.verify"
+WHERE = "myops.inputs"
 
 NHWC_TO_NCHW = (0, 3, 1, 2)
 NCHW_TO_NHWC = (0, 2, 3, 1)
