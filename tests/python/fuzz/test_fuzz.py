@@ -55,5 +55,5 @@ def test_exception_or_right_numbers(kind: str, capsys: pytest.CaptureFixture[str
 
 def test_crash_is_reported_with_its_case() -> None:
     """An unknown kind ends the process as an error of the program would."""
-    with pytest.raises(AssertionError, match="case none of no_such_kind ended with 1"):
+    with pytest.raises(AssertionError, match="case 0 of no_such_kind ended with 1"):
         run_batch("no_such_kind", 0, 1)
