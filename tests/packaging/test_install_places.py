@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from environments import Venv, environment, run
+from environments import Venv, environment, install_folder, run
 from myops.spec import ELEMENTWISE
 from myops.verify.operators import one_node_model
 
@@ -80,12 +80,6 @@ def test_two_installed_copies_share_a_process(
     python = torch_free("1.32.0")
     folders = [tmp_path / "one", tmp_path / "two ü"]
     for folder in folders:
-        run(
-            [
-                *(python.python, "-m", "pip", "install", "--quiet", "--no-deps"),
-                *("--target", folder, torch_free_wheel),
-            ],
-            env=environment(),
-        )
+        install_folder(folder, torch_free_wheel)
     printed = python.check(RUN_TWO, model, *folders)
     assert printed.split() == ["alive", "2"]
