@@ -63,7 +63,7 @@ class NoWheelError(Exception):
     """The package index has no wheel of that release for this Python."""
 
 
-def install_folder(folder: Path, *packages: str) -> Path:
+def install_folder(folder: Path, *packages: str | Path) -> Path:
     """A folder with the packages and none of what they depend on, for ``Venv(beside=...)``.
 
     Raises:
@@ -81,6 +81,6 @@ def install_folder(folder: Path, *packages: str) -> Path:
         check=False,
     )
     if "No matching distribution found" in done.stderr:
-        raise NoWheelError(f"no wheel of {' '.join(packages)} for this Python")
+        raise NoWheelError(f"no wheel of {' '.join(map(str, packages))} for this Python")
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return folder
