@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from myops.bench.measure import Timing, interleaved
+from myops.bench.measure import SETTLE, Timing, interleaved
 from myops.ort.session import session
 
 ORIGINAL = "original"
@@ -152,6 +152,7 @@ class Contest:
                 rounds,
                 warmup=2,
                 seed=repeat,
+                settle=0.0 if self.threads == 1 else SETTLE,
                 on_round=lambda: self.on_round(f"measuring: {stage}"),
             )
             for name, timing in timings.items():
