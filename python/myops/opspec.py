@@ -10,12 +10,28 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from myops._errors import UsageError
+
 Array = npt.NDArray[np.floating]
 
 DOMAIN = "myops"
 """Namespace of the operators in torch and domain in ONNX."""
 
 DOMAIN_VERSION = 1
+
+
+class MissingFormulaError(UsageError):
+    """An ``OpSpec`` from ``myops new`` whose formula is not written yet."""
+
+
+def missing_formula(name: str, what: str) -> MissingFormulaError:
+    """The error of a formula that stands to be written, for the templates of ``myops new``."""
+    return MissingFormulaError(
+        name,
+        f"{what} should be written in the OpSpec",
+        "the template of `myops new`",
+        "Write the formula in its place",
+    )
 
 
 @dataclass(frozen=True)

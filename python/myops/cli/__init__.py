@@ -15,6 +15,7 @@ from myops.cli.common import stderr
 from myops.cli.demo import demo
 from myops.cli.export import export
 from myops.cli.info import info
+from myops.cli.new import new
 from myops.cli.verify import verify
 
 app = typer.Typer(
@@ -23,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (info, export, verify, bench, demo):
+for command in (info, export, verify, bench, demo, new):
     app.command()(command)
 
 
