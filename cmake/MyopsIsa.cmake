@@ -35,7 +35,8 @@ function(myops_add_isa_sources target)
     add_library(${objects} OBJECT ${ARGN})
     target_include_directories(${objects} PRIVATE $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
     target_compile_features(${objects} PRIVATE cxx_std_17)
-    target_compile_definitions(${objects} PRIVATE MYOPS_ISA_NAME=${isa})
+    target_compile_definitions(${objects} PRIVATE MYOPS_ISA_NAME=${isa}
+                                                  $<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>)
     target_compile_options(${objects} PRIVATE ${MYOPS_WARNINGS} ${MYOPS_KERNEL_FLAGS}
                                               ${MYOPS_ISA_FLAGS_${isa}})
     set_target_properties(${objects} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF)

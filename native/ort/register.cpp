@@ -49,7 +49,8 @@ OrtStatus* add_ops(Domain& domain, const Runtime& runtime, Provider provider,
 
 OrtStatus* fill_domain(Domain& domain, const Runtime& runtime) noexcept {
   const OrtApi* api = runtime.api;
-  if (OrtStatus* error = api->CreateCustomOpDomain("myops", &domain.handle); error != nullptr) {
+  if (OrtStatus* error = api->CreateCustomOpDomain(MYOPS_NAMESPACE, &domain.handle);
+      error != nullptr) {
     return error;
   }
   // The CPU's first, and always: a registered operator switches off the model's own function, and
@@ -92,10 +93,11 @@ OrtStatus* register_ops(OrtSessionOptions* options, const OrtApiBase* base) noex
   const char* runtime = base->GetVersionString();
   const int minor = minor_version(runtime);
   if (minor < oldest_minor) {
-    const Status status = Status::error(
-        "[myops] libmyops_ort.so needs ONNX Runtime 1.%d or newer. Received %s. Upgrade "
-        "onnxruntime.",
-        oldest_minor, runtime == nullptr ? "no version" : runtime);
+    const Status status =
+        Status::error("[myops] lib" MYOPS_NAMESPACE
+                      "_ort.so needs ONNX Runtime 1.%d or newer. Received %s. Upgrade "
+                      "onnxruntime.",
+                      oldest_minor, runtime == nullptr ? "no version" : runtime);
     return first->CreateStatus(ORT_NOT_IMPLEMENTED, status.message());
   }
   const int version = shared_api_version(minor);

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from myops import _torch_rules
+from myops import _torch_rules, registry
 from myops._after_import import call_after_import
-from myops._library import load_torch_library
+from myops._library import load_operators, load_torch_library
 from myops.onnx import translate
 from myops.spec import DOMAIN, ELEMENTWISE, OpSpec
 
@@ -109,7 +109,7 @@ def _spelt_out(spec: OpSpec, default: Any, out_form: Any) -> Callable[..., torch
 
 
 def _make(spec: OpSpec) -> Callable[..., torch.Tensor]:
-    packet = getattr(getattr(torch.ops, DOMAIN), spec.torch_name)
+    packet = getattr(getattr(torch.ops, spec.namespace), spec.torch_name)
     # What the overloads call in turn, a Python frame less. Dynamo knows the overloads only.
     function = _spelt_out(spec, packet.default._op, packet.out._op)
     traced = _spelt_out(spec, packet.default, packet.out)
@@ -120,6 +120,17 @@ def _make(spec: OpSpec) -> Callable[..., torch.Tensor]:
     call_after_import("torch._dynamo", tell_dynamo)
     function.__doc__ = _docstring(spec)
     return function
+
+
+def adopt(spec: OpSpec) -> None:
+    """Takes in the function of another package's operator: see ``myops.register``."""
+    path = registry.torch_library(spec.namespace)
+    if path is not None:
+        load_operators(path)
+        _torch_rules.register_operator(spec)
+        translate.install_operator(spec)
+        globals()[spec.torch_name] = _make(spec)
+        __all__.append(spec.torch_name)
 
 
 for _spec in ELEMENTWISE:

@@ -87,6 +87,12 @@ def _make(spec: OpSpec) -> type[Operator]:
     return type(spec.name, (Operator,), namespace)
 
 
+def adopt(spec: OpSpec) -> None:
+    """Takes in the module of another package's operator: see ``myops.register``."""
+    globals()[spec.name] = _make(spec)
+    __all__.append(spec.name)
+
+
 for _spec in ELEMENTWISE:
     globals()[_spec.name] = _make(_spec)
 

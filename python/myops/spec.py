@@ -27,6 +27,7 @@ from myops.opspec import (
     Attribute,
     MissingFormulaError,
     OpSpec,
+    Registry,
     missing_formula,
 )
 
@@ -291,7 +292,8 @@ ELEMENTWISE: tuple[OpSpec, ...] = (
     *(SWISH, HARDSWISH, MISH, GELU, GELU_TANH, SWIGLU, GEGLU, SWISH_TENSOR),
 )
 NORMS: tuple[OpSpec, ...] = (RMS_NORM, ADD_RMS_NORM)
-SPECS = (*ELEMENTWISE, *NORMS)
+SPECS = Registry((*ELEMENTWISE, *NORMS))
+"""Grows with ``myops.register``: loop over it when it is needed, do not copy it at import."""
 
 
 def find(name: str) -> OpSpec:
@@ -318,14 +320,16 @@ def unwritten(spec: OpSpec) -> list[str]:
     """The formulas of a new operator that are still to be written, as sentences."""
     found = []
     values = spec.defaults()
-    for formula, arguments in (
-        (spec.reference, [np.ones(1)] * len(spec.inputs)),
-        (spec.body, [_AnyNode(), *spec.inputs]),
+    for call in (
+        lambda: spec.reference(*[np.ones(1)] * len(spec.inputs), **values),
+        lambda: spec.body(_AnyNode(), *spec.inputs, *values),
     ):
         try:
-            formula(*arguments, *values.values())
+            call()
         except MissingFormulaError as error:
             found.append(str(error))
+        except TypeError:
+            continue  # other arguments than the entry says: not this question
     return found
 
 
@@ -335,6 +339,8 @@ def mismatches() -> list[str]:
     native = {op["name"]: op for op in _build_info.ops()}
     found: list[str] = []
     for spec in SPECS:
+        if spec.namespace != DOMAIN:
+            continue
         found.extend(unwritten(spec))
         op = native.pop(spec.name, None)
         if op is None:

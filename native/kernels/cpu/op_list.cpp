@@ -36,6 +36,7 @@ constexpr OpInfo infos[] = {
 #undef MYOPS_INFO
 };
 
+#ifndef MYOPS_OP_LIST
 constexpr OpInfo norm_infos[] = {
 #define MYOPS_INFO(Name, torch_name)                                                           \
   describe<Name>(#Name, #torch_name, static_cast<std::size_t>(NormIndex::Name), Name::outputs, \
@@ -43,12 +44,16 @@ constexpr OpInfo norm_infos[] = {
     MYOPS_NORM_OPS(MYOPS_INFO)
 #undef MYOPS_INFO
 };
+constexpr OpList norms{norm_infos, std::size(norm_infos)};
+#else
+constexpr OpList norms{nullptr, 0};
+#endif
 
 }  // namespace
 
 OpList ops() noexcept { return {infos, op_count}; }
 
-OpList norm_ops() noexcept { return {norm_infos, std::size(norm_infos)}; }
+OpList norm_ops() noexcept { return norms; }
 
 const OpInfo* find_op(std::string_view name) noexcept {
   for (const OpInfo& info : infos) {

@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from myops.bench.profile import kernels
 from myops.bench.rivals import CHECKED, OURS, Case, Data
-from myops.spec import DOMAIN, DOMAIN_VERSION, OpSpec
+from myops.spec import DOMAIN_VERSION, OpSpec
 
 LINKS = 20
 
@@ -66,7 +66,7 @@ def chain(
                 [current, *others],
                 [following],
                 name=f"{spec.name}_{link}",
-                domain=DOMAIN,
+                domain=spec.namespace,
                 **values,
             )
         )
@@ -77,7 +77,7 @@ def chain(
         [helper.make_tensor_value_info(name, element_type, ["n"]) for name in spec.inputs],
         [helper.make_tensor_value_info("y", element_type, ["n"])],
     )
-    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(spec.namespace, DOMAIN_VERSION)]
     # IR 8 is the oldest with functions, and all of them are to be loaded by old runtimes, too.
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     add_functions(model)

@@ -14,7 +14,7 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from myops._errors import ModelError
-from myops.spec import DOMAIN
+from myops.spec import SPECS
 
 DTYPES: dict[int, str] = {
     TensorProto.FLOAT: "float32",
@@ -82,11 +82,12 @@ def nodes(container: GraphProto | FunctionProto) -> Iterator[NodeProto]:
 
 
 def our_nodes(model: ModelProto) -> list[NodeProto]:
-    """The ``myops`` nodes of the main graph, its inner graphs and other functions."""
-    found = [node for node in nodes(model.graph) if node.domain == DOMAIN]
+    """The nodes of our domains in the main graph, its inner graphs and other functions."""
+    domains = SPECS.namespaces()
+    found = [node for node in nodes(model.graph) if node.domain in domains]
     for function in model.functions:
-        if function.domain != DOMAIN:
-            found += [node for node in nodes(function) if node.domain == DOMAIN]
+        if function.domain not in domains:
+            found += [node for node in nodes(function) if node.domain in domains]
     return found
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from typing import Any
 
 import onnx
 from onnx import ModelProto, NodeProto
@@ -13,11 +14,22 @@ from onnx import ModelProto, NodeProto
 from myops import _build_info
 from myops._errors import ModelError
 from myops.onnx import model as onnx_model
-from myops.spec import DOMAIN, DOMAIN_VERSION
+from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS
 
 WHERE = "myops.ort"
 
 _OFFERED = {op["name"]: op for op in _build_info.ops()}
+
+
+def _offered(domain: str) -> dict[str, Any]:
+    """What the plugin of a domain has, by name: ours says it itself, others say it in Python."""
+    if domain == DOMAIN:
+        return _OFFERED
+    return {
+        spec.name: {"inputs": spec.inputs, "attributes": spec.defaults()}
+        for spec in SPECS
+        if spec.namespace == domain
+    }
 
 
 def _label(node: NodeProto) -> str:
@@ -26,7 +38,7 @@ def _label(node: NodeProto) -> str:
 
 def _check_domain_spelling(model: ModelProto, functions: set[tuple[str, str]]) -> None:
     for node in onnx_model.nodes(model.graph):
-        if node.domain == DOMAIN or (node.domain, node.op_type) in functions:
+        if node.domain in SPECS.namespaces() or (node.domain, node.op_type) in functions:
             continue
         close = difflib.get_close_matches(node.domain.lower(), [DOMAIN], cutoff=0.75)
         known_op = node.op_type in _OFFERED
@@ -40,23 +52,25 @@ def _check_domain_spelling(model: ModelProto, functions: set[tuple[str, str]]) -
 
 
 def _check_import(model: ModelProto, node: NodeProto) -> None:
-    versions = [entry.version for entry in model.opset_import if entry.domain == DOMAIN]
+    domain = node.domain
+    versions = [entry.version for entry in model.opset_import if entry.domain == domain]
     if versions != [DOMAIN_VERSION]:
         raise ModelError(
             WHERE,
-            f"the model should import domain {DOMAIN!r} once, at version {DOMAIN_VERSION}",
+            f"the model should import domain {domain!r} once, at version {DOMAIN_VERSION}",
             f"{len(versions)} imports (versions {versions}) and node {_label(node)}",
-            f"Add opset_import(domain={DOMAIN!r}, version={DOMAIN_VERSION})",
+            f"Add opset_import(domain={domain!r}, version={DOMAIN_VERSION})",
         )
 
 
 def _check_node(node: NodeProto, types: dict[str, int]) -> None:
-    offered = _OFFERED.get(node.op_type)
+    known = _offered(node.domain)
+    offered = known.get(node.op_type)
     if offered is None:
-        lower = {name.lower(): name for name in _OFFERED}
+        lower = {name.lower(): name for name in known}
         close = difflib.get_close_matches(node.op_type.lower(), lower, n=1)
         hint = f"Did you mean {lower[close[0]]}? Correct the name" if close else "Correct the name"
-        raise ModelError(WHERE, f"the plugin offers {', '.join(_OFFERED)}", _label(node), hint)
+        raise ModelError(WHERE, f"the plugin offers {', '.join(known)}", _label(node), hint)
     if len(node.input) != len(offered["inputs"]):
         raise ModelError(
             WHERE,
@@ -124,10 +138,11 @@ def check_model(model: str | os.PathLike[str] | bytes, with_plugin: bool = True)
     ours = onnx_model.our_nodes(proto)
     if not ours:
         return
-    _check_import(proto, ours[0])
+    for node in {node.domain: node for node in reversed(ours)}.values():
+        _check_import(proto, node)
     if not with_plugin:
         for node in ours:
-            if (DOMAIN, node.op_type) not in functions:
+            if (node.domain, node.op_type) not in functions:
                 raise ModelError(
                     WHERE,
                     "without the plugin the model should hold a function for each of our nodes",

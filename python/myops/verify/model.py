@@ -15,7 +15,7 @@ from onnx import ModelProto, helper
 
 from myops._errors import ModelError, UsageError
 from myops.onnx import model as onnx_model
-from myops.spec import DOMAIN
+from myops.spec import SPECS
 from myops.verify.compare import Tolerance, compare
 from myops.verify.parties import one_line, onnx_parties
 from myops.verify.report import Report, Row
@@ -160,7 +160,7 @@ def verify_model(
     names = [value.name for value in proto.graph.output]
     truth: list[npt.NDArray[Any]]
     parties = onnx_parties(plugin)
-    portable = {f.name for f in proto.functions if f.domain == DOMAIN}
+    portable = {f.name for f in proto.functions if f.domain in SPECS.namespaces()}
     needs_plugin = {node.op_type for node in onnx_model.our_nodes(proto)} - portable
 
     results: list[tuple[int, str, bool, list[npt.NDArray[Any]] | None, str]] = []

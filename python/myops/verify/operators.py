@@ -15,7 +15,7 @@ from onnx import ModelProto, TensorProto, helper
 from myops import _build_info
 from myops.onnx import functions
 from myops.onnx import model as onnx_model
-from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS, OpSpec
+from myops.spec import DOMAIN_VERSION, SPECS, OpSpec
 from myops.verify.compare import Comparison, Tolerance, compare, truth_type
 from myops.verify.parties import Party, one_line, onnx_parties
 from myops.verify.report import Report, Row
@@ -132,7 +132,9 @@ def one_node_model(spec: OpSpec, dtype: str, attributes: Mapping[str, Any]) -> M
     node_inputs = [f"{name}_cast" if cast else name for name in spec.inputs]
     inner = [f"{name}_cast" if cast else name for name in spec.outputs]
     nodes.append(
-        helper.make_node(spec.name, node_inputs, inner, name="node", domain=DOMAIN, **attributes)
+        helper.make_node(
+            spec.name, node_inputs, inner, name="node", domain=spec.namespace, **attributes
+        )
     )
     if cast:
         nodes += [
@@ -149,7 +151,7 @@ def one_node_model(spec: OpSpec, dtype: str, attributes: Mapping[str, Any]) -> M
         [helper.make_tensor_value_info(name, outer_type, dims[name]) for name in spec.inputs],
         [helper.make_tensor_value_info(name, outer_type, dims[name]) for name in spec.outputs],
     )
-    imports = [helper.make_opsetid("", _OPSET), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
+    imports = [helper.make_opsetid("", _OPSET), helper.make_opsetid(spec.namespace, DOMAIN_VERSION)]
     model = helper.make_model(graph, opset_imports=imports, ir_version=9)
     functions.add_functions(model)
     return model
@@ -167,12 +169,10 @@ def run_torch(
     """The torch library's results, one after the other; bfloat16 in a float32 array."""
     import torch
 
-    from myops import _library
-
-    _library.load_torch_library()
+    import myops.functional  # noqa: F401  (the operators must exist)
 
     tensors = [torch.from_numpy(np.array(array)).to(getattr(torch, dtype)) for array in inputs]
-    results = getattr(getattr(torch.ops, DOMAIN), spec.torch_name)(*tensors, **attributes)
+    results = getattr(getattr(torch.ops, spec.namespace), spec.torch_name)(*tensors, **attributes)
     results = results if isinstance(results, tuple) else (results,)
     return _joined([(r.float() if dtype == "bfloat16" else r).numpy() for r in results])
 
