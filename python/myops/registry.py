@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,4 +86,23 @@ def register(spec: OpSpec, folder: str | os.PathLike[str]) -> None:
             call_after_import(module, lambda loaded: loaded.adopt(spec))
 
 
-__all__ = ["DOMAIN", "plugins", "register", "torch_library"]
+def register_installed() -> None:
+    """Imports the installed packages that name themselves in the entry point group
+    ``myops.operators``, which register their operators. For the command line.
+
+    Raises:
+        LibraryError: one cannot be imported.
+    """
+    for entry in importlib.metadata.entry_points(group="myops.operators"):
+        try:
+            entry.load()
+        except Exception as error:
+            raise LibraryError(
+                WHERE,
+                f"the installed package {entry.name!r} should register its operators",
+                f"{type(error).__name__}: {error}",
+                f"Repair it, or run: pip uninstall {entry.dist.name if entry.dist else entry.name}",
+            ) from error
+
+
+__all__ = ["DOMAIN", "plugins", "register", "register_installed", "torch_library"]

@@ -17,6 +17,7 @@ from myops.cli.export import export
 from myops.cli.info import info
 from myops.cli.new import new
 from myops.cli.verify import verify
+from myops.registry import register_installed
 
 app = typer.Typer(
     help="One operator, written once, from PyTorch training to ONNX Runtime.",
@@ -31,6 +32,7 @@ for command in (info, export, verify, bench, demo, new):
 def main() -> None:
     """Entry point: errors of ours as one line and exit code 1."""
     try:
+        register_installed()
         app()
     except MyopsError as error:
         stderr.print(f"[bold red]error[/] {escape(str(error))}", soft_wrap=True)

@@ -5,5 +5,6 @@ from __future__ import annotations
 
 from myops.scaffold.in_tree import new_operator
 from myops.scaffold.names import Names, parse_attributes
+from myops.scaffold.project import new_project
 
-__all__ = ["Names", "new_operator", "parse_attributes"]
+__all__ = ["Names", "new_operator", "new_project", "parse_attributes"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from myops._errors import UsageError
 from myops.scaffold import skeletons
-from myops.scaffold.names import WHERE, Names, NewAttribute, check_free
+from myops.scaffold.names import WHERE, Names, NewAttribute, check_free, native_names
 
 FAMILIES = {
     "activation": ("native/kernels/ops/activation.hpp", "MYOPS_ACTIVATION_OPS"),
@@ -67,17 +67,7 @@ def checkout(start: Path) -> Path:
 def _taken(root: Path) -> dict[str, str]:
     """Names that a new operator must not have, and whose they are."""
     taken = dict.fromkeys(("myops", "spec", "torch", "Operator"), "a name of the Python package")
-    for path in sorted((root / "native" / "kernels").rglob("*")):
-        if path.suffix in (".hpp", ".cuh", ".cpp", ".cu"):
-            text = path.read_text(encoding="utf-8")
-            where = f"declared in {path.relative_to(root)}"
-            for name in re.findall(r"\b(?:struct|class|using|enum)\s+([A-Z]\w*)", text):
-                taken.setdefault(name, where)
-            for pair in re.findall(r"\bX\((\w+), (\w+)\)", text):
-                taken |= dict.fromkeys(pair, f"an operator, {where}")
-            for name in re.findall(r"\b(\w+)\(", text):
-                if name.islower():
-                    taken.setdefault(name, f"a function, {where}")
+    taken |= native_names(root)
     for module in ("spec", "norm_spec", "opspec", "functional", "nn", "_torch_rules"):
         path = root / "python" / "myops" / f"{module}.py"
         text = path.read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ import keyword
 import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from myops._errors import UsageError
 
@@ -102,6 +103,24 @@ class Names:
                 "Choose another name",
             )
         return cls(name, chosen)
+
+
+def native_names(root: Path) -> dict[str, str]:
+    """The names of the kernels' sources below ``root/native``, and where each is declared."""
+    taken: dict[str, str] = {}
+    for path in sorted((root / "native" / "kernels").rglob("*")):
+        if path.suffix not in (".hpp", ".cuh", ".cpp", ".cu"):
+            continue
+        text = path.read_text(encoding="utf-8")
+        where = f"declared in {path.relative_to(root)}"
+        for name in re.findall(r"\b(?:struct|class|using|enum)\s+([A-Z]\w*)", text):
+            taken.setdefault(name, where)
+        for pair in re.findall(r"\bX\((\w+), (\w+)\)", text):
+            taken |= dict.fromkeys(pair, f"an operator, {where}")
+        for name in re.findall(r"\b(\w+)\(", text):
+            if name.islower():
+                taken.setdefault(name, f"a function, {where}")
+    return taken
 
 
 def check_free(names: Names, taken: dict[str, str]) -> None:
