@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[3]
 
@@ -110,6 +111,7 @@ def build(tree: Path) -> Path:
             *("cmake", "-S", tree, "-B", folder, "-G", "Ninja", "-DMYOPS_CUDA=OFF"),
             *("-DMYOPS_ISAS=baseline", "-DMYOPS_BUILD_PYTHON=ON"),
             f"-DPython_EXECUTABLE={sys.executable}",
+            f"-DMYOPS_TORCH_ROOT={Path(torch.__file__).parent}",
         ],
         tree,
     )
