@@ -19,16 +19,19 @@ set(MYOPS_MODULE_DIR ${CMAKE_CURRENT_LIST_DIR})
 set(MYOPS_RESERVED_NAMESPACES myops torch aten prim prims quantized inductor ai onnx onnxruntime com
                               microsoft)
 
-# myops_add_operator_library(<namespace> HEADER <header> OPS <operator>...)
+# myops_add_operator_library(<namespace> [CUSTOM] HEADER <header> OPS <operator>... [LINK <target>...])
 #   <namespace>  of the operators in torch, and their domain in ONNX
 #   HEADER       header with the functors; native/kernels/ops/activation.hpp describes what they have
 #   OPS          names of the functors in CamelCase, each with its torch name in snake_case where
 #                that does not follow: Softsign, or HardSwish=hardswish
+#   CUSTOM       the operators are functions over whole tensors, which myops/custom.hpp describes,
+#                instead of elementwise functors; a namespace holds one of the two kinds
+#   LINK         other libraries that HEADER needs
 #
 # Gives the targets <namespace>_torch (lib<namespace>.so, where torch is found) and <namespace>_ort
 # (lib<namespace>_ort.so), and installs both to <namespace>/lib.
 function(myops_add_operator_library namespace)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "HEADER" "OPS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "CUSTOM" "HEADER" "OPS;LINK")
   set(where "[myops_add_operator_library]")
   if(NOT namespace MATCHES "^[a-z][a-z0-9_]*$" OR namespace IN_LIST MYOPS_RESERVED_NAMESPACES)
     list(JOIN MYOPS_RESERVED_NAMESPACES ", " reserved)
@@ -57,22 +60,36 @@ function(myops_add_operator_library namespace)
   endforeach()
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/myops_${namespace})
   set(list_name ${namespace}_op_list.hpp)
+  set(list MYOPS_ALL_OPS)
+  set(other_list "")
+  if(arg_CUSTOM)
+    set(list MYOPS_CUSTOM_OPS)
+    set(other_list "#define MYOPS_ALL_OPS(X)")
+  endif()
   file(CONFIGURE OUTPUT ${folder}/${list_name} @ONLY CONTENT [[
 // Written by myops_add_operator_library: the operators of @namespace@.
 #pragma once
 #include "@header@"
-#define MYOPS_ALL_OPS(X)@entries@
+#define @list@(X)@entries@
+@other_list@
 ]])
 
   set(kernels ${namespace}_kernels)
-  myops_add_kernel_library(${kernels} OP_LIST ${list_name})
+  if(arg_CUSTOM)
+    myops_add_custom_kernel_library(${kernels} ${list_name})
+    set(kind CUSTOM)
+  else()
+    myops_add_kernel_library(${kernels} OP_LIST ${list_name})
+    set(kind WITHOUT_NORMS)
+  endif()
   target_include_directories(${kernels} PUBLIC $<BUILD_INTERFACE:${folder}>)
+  target_link_libraries(${kernels} PUBLIC ${arg_LINK})
 
   list(PREPEND CMAKE_MODULE_PATH ${MYOPS_MODULE_DIR})
   if(NOT MYOPS_BUILD_TORCH STREQUAL "OFF")
     find_package(TorchLibrary)
     if(TorchLibrary_FOUND)
-      myops_add_torch_library(${namespace}_torch ${kernels} ${namespace} WITHOUT_NORMS)
+      myops_add_torch_library(${namespace}_torch ${kernels} ${namespace} ${kind})
       install(TARGETS ${namespace}_torch LIBRARY DESTINATION ${namespace}/lib)
     elseif(MYOPS_BUILD_TORCH STREQUAL "ON")
       message(FATAL_ERROR "${where} MYOPS_BUILD_TORCH=ON needs torch in the Python environment or "
@@ -83,7 +100,7 @@ function(myops_add_operator_library namespace)
   endif()
   if(MYOPS_BUILD_ORT)
     find_package(OnnxRuntimeHeaders REQUIRED)
-    myops_add_ort_plugin(${namespace}_ort ${kernels} ${namespace} WITHOUT_NORMS)
+    myops_add_ort_plugin(${namespace}_ort ${kernels} ${namespace} ${kind})
     install(TARGETS ${namespace}_ort LIBRARY DESTINATION ${namespace}/lib)
   endif()
 endfunction()

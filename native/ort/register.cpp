@@ -18,7 +18,8 @@ namespace myops::ort {
 namespace {
 
 #define MYOPS_ONE(Name, torch_name) +1
-constexpr std::size_t most_custom_ops = 2 * (op_count MYOPS_NORM_OPS(MYOPS_ONE)) * dtype_count;
+constexpr std::size_t most_custom_ops =
+    2 * (op_count MYOPS_NORM_OPS(MYOPS_ONE) MYOPS_CUSTOM_OPS(MYOPS_ONE)) * dtype_count;
 #undef MYOPS_ONE
 
 // ORT keeps pointers to a domain and its ops for as long as any session lives, in whatever order

@@ -98,6 +98,8 @@ def _register_sharding(spec: OpSpec, tensor_module: ModuleType) -> None:
 
 def register_operator(spec: OpSpec) -> None:
     """Registers an operator's rules. Those for DTensor wait for its import."""
+    if spec.kind != "elementwise":
+        return
     for op, broadcasts in _operators(spec):
         torch.library.register_vmap(op, functools.partial(_batched, op, broadcasts))
     call_after_import("torch.distributed.tensor", functools.partial(_register_sharding, spec))

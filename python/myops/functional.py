@@ -129,8 +129,37 @@ def adopt(spec: OpSpec) -> None:
         load_operators(path)
         _torch_rules.register_operator(spec)
         translate.install_operator(spec)
-        globals()[spec.torch_name] = _make(spec)
+        make = _make_custom if spec.kind == "custom" else _make
+        globals()[spec.torch_name] = make(spec)
         __all__.append(spec.torch_name)
+
+
+def _make_custom(spec: OpSpec) -> Callable[..., Any]:
+    """The function of an operator over whole tensors: no ``out=``, and results of its own shapes."""
+    operator = getattr(getattr(torch.ops, spec.namespace), spec.torch_name).default
+    parameters = [*spec.inputs, *(f"{a.name}={a.default!r}" for a in spec.attributes)]
+    names = ", ".join([*spec.inputs, *(a.name for a in spec.attributes)])
+    source = (
+        f"def {spec.torch_name}({', '.join(parameters)}):\n"
+        + "".join(f"    check_attribute({spec.torch_name!r}, {a.name})\n" for a in spec.attributes)
+        + f"    return operator({names})\n"
+    )
+    namespace = {"__name__": __name__, "operator": operator, "check_attribute": check_attribute}
+    exec(compile(source, f"<myops.functional {spec.torch_name}>", "exec"), namespace)
+    function: Callable[..., Any] = namespace[spec.torch_name]
+    arguments = "\n".join(
+        [f"    {name}: tensor, float32, float64, float16 or bfloat16." for name in spec.inputs]
+        + [f"    {a.name}: {a.doc} Default {a.default:g}." for a in spec.attributes]
+    )
+    function.__doc__ = (
+        f"{spec.summary}\n\n{spec.details}\n\nArgs:\n{arguments}\n\n"
+        f"Returns:\n    {', '.join(spec.outputs)}, of the inputs' dtype.\n\n"
+        "Raises:\n"
+        "    TypeError: an input is not a dense floating-point tensor, or dtypes differ.\n"
+        "    ValueError: an attribute or a shape is not what the operator takes.\n\n"
+        "On the CPU only. Does not compute derivatives beyond the first, or in forward mode.\n"
+    )
+    return function
 
 
 for _spec in ELEMENTWISE:

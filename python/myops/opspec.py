@@ -99,14 +99,15 @@ class OpSpec:
         broadcasts: inputs after the first may be broadcast to its shape: sizes equal or 1, aligned
             at the last dim.
         kind: "elementwise", or "norm" for operators on rows, whose last input is a weight of the
-            shape of a row.
-        outputs: names of the results, all of the first input's shape. Where there are several,
+            shape of a row, or "custom" for a function over whole tensors with shapes of its own.
+        outputs: names of the results, all of the first input's shape but for "custom". Where there are several,
             ``reference`` and ``body`` return tuples.
         domain: the interval inputs are drawn from in verification.
         denormals: error allowed on top, in smallest denormal numbers of the compute type, for
             inputs in the domain: what rounding an intermediate value to a denormal costs.
         max_ulp: worst error of the forward kernels against float64, by dtype, in units in the
             last place of that dtype.
+        sample: for "custom", ``sample(rng)`` returns inputs for verification, as float64 arrays.
         namespace: of the operator in torch, and its domain in ONNX.
     """
 
@@ -120,7 +121,7 @@ class OpSpec:
     body: Callable[..., Any]
     body_float64: Callable[..., Any] | None = None
     broadcasts: bool = False
-    kind: Literal["elementwise", "norm"] = "elementwise"
+    kind: Literal["elementwise", "norm", "custom"] = "elementwise"
     outputs: tuple[str, ...] = ("y",)
     domain: tuple[float, float] = (-20.0, 20.0)
     denormals: int = 0
@@ -132,6 +133,7 @@ class OpSpec:
             "bfloat16": 0.51,
         }
     )
+    sample: Callable[[np.random.Generator], list[Array]] | None = None
     namespace: str = DOMAIN
 
     def defaults(self) -> dict[str, float]:

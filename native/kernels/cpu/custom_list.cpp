@@ -4,6 +4,7 @@
 
 #include "myops/custom.hpp"
 #include "myops/kernels.hpp"
+#include "myops/norm.hpp"
 #include MYOPS_OP_LIST
 
 namespace myops {
@@ -20,16 +21,16 @@ enum Index : std::size_t {
 };
 
 constexpr OpInfo infos[] = {
-#define MYOPS_INFO(Name, torch_name)                                             \
-  {#Name,                                                                        \
-   #torch_name,                                                                  \
-   index_of_##Name,                                                              \
-   Name::inputs.size(),                                                          \
-   Name::inputs.data(),                                                          \
-   Name::attributes.size(),                                                      \
-   Name::attributes.data(),                                                      \
-   Name::outputs.size(),                                                         \
-   Name::outputs.data(),                                                         \
+#define MYOPS_INFO(Name, torch_name) \
+  {#Name,                            \
+   #torch_name,                      \
+   index_of_##Name,                  \
+   Name::inputs.size(),              \
+   Name::inputs.data(),              \
+   Name::attributes.size(),          \
+   Name::attributes.data(),          \
+   Name::outputs.size(),             \
+   Name::outputs.data(),             \
    false},
     MYOPS_CUSTOM_OPS(MYOPS_INFO)
 #undef MYOPS_INFO
@@ -44,7 +45,13 @@ constexpr CustomFn backwards[] = {MYOPS_CUSTOM_OPS(MYOPS_BACKWARD)};
 
 }  // namespace
 
-OpList custom_ops() noexcept { return {infos, count}; }
+OpList ops() noexcept { return {infos, count}; }
+
+OpList norm_ops() noexcept { return {nullptr, 0}; }
+
+// Nothing here is compiled per instruction set.
+Status isa_status() noexcept { return {}; }
+
 CustomFn custom_forward(const OpInfo& op) noexcept { return forwards[op.index]; }
 CustomFn custom_backward(const OpInfo& op) noexcept { return backwards[op.index]; }
 

@@ -20,6 +20,11 @@
   MYOPS_SWISH_TENSOR_OPS(X)
 #endif
 
+// A list of functions over whole tensors is empty otherwise, and the other way round.
+#ifndef MYOPS_CUSTOM_OPS
+#define MYOPS_CUSTOM_OPS(X)
+#endif
+
 namespace myops {
 inline namespace MYOPS_ISA_NAME {
 

@@ -194,6 +194,21 @@ def add_functions(model: ModelProto) -> None:
         model.ir_version = max(model.ir_version, _FUNCTIONS_SINCE_IR)
 
 
+def _of_the_first_type(spec: OpSpec) -> list[NodeProto]:
+    """Nodes for the outputs, of the first input's type, and of its shape or of an unknown one."""
+    first = spec.inputs[0]
+    if spec.kind != "custom":
+        return [helper.make_node("Identity", [first], [name]) for name in spec.outputs]
+    zero = helper.make_tensor("value", TensorProto.INT64, [], [0])
+    return [
+        # Of a length that depends on values.
+        helper.make_node("NonZero", [first], ["places"]),
+        helper.make_node("Constant", [], ["zero"], value=zero),
+        helper.make_node("Gather", ["places", "zero"], ["sizes"], axis=0),
+        *(helper.make_node("Reshape", [first, "sizes"], [name]) for name in spec.outputs),
+    ]
+
+
 def add_pass_through_functions(model: ModelProto) -> None:
     """Gives every ``myops`` operator without a function one that copies its first input, so that
     onnx's type inference, which does not know the operators, goes on behind them."""
@@ -207,7 +222,7 @@ def add_pass_through_functions(model: ModelProto) -> None:
                 spec.name,
                 list(spec.inputs),
                 list(spec.outputs),
-                [helper.make_node("Identity", [spec.inputs[0]], [name]) for name in spec.outputs],
+                _of_the_first_type(spec),
                 [helper.make_opsetid("", onnx_model.opset(model) or 13)],
                 [a.name for a in spec.attributes],
             )

@@ -122,7 +122,11 @@ def _register_torchscript(spec: OpSpec) -> None:
         results = g.op(f"{spec.namespace}::{spec.name}", *inputs, **attributes, outputs=count)
         for result in results if count > 1 else [results]:
             # Without a type the exporter gives every dim after the node a new name.
-            result.setType(inputs[0].type())
+            if spec.kind != "custom":
+                result.setType(inputs[0].type())
+            else:
+                scalar = torch.onnx.JitScalarType.from_value(inputs[0])  # type: ignore[attr-defined]
+                result.setType(torch._C.TensorType.get().with_dtype(scalar.dtype()))
         return results
 
     parse = symbolic_helper.parse_args(*"v" * len(spec.inputs), *"f" * len(spec.attributes))

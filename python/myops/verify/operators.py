@@ -84,6 +84,8 @@ def sample(spec: OpSpec, dtype: str) -> list[npt.NDArray[Any]]:
     times an underflown value gives depends on the precision.
     """
     rng = np.random.default_rng(0)
+    if spec.sample is not None:
+        return [round_to(values, dtype) for values in spec.sample(rng)]
     if spec.kind == "norm":
         return _sample_rows(spec, dtype, rng)
     if dtype in ("float16", "bfloat16"):
@@ -108,6 +110,9 @@ def sample(spec: OpSpec, dtype: str) -> list[npt.NDArray[Any]]:
 
 def attribute_sets(spec: OpSpec) -> Iterator[dict[str, float]]:
     """The defaults, where float32 holds them exactly, and other such values."""
+    if spec.kind == "custom":
+        yield spec.defaults()
+        return
     if spec.kind == "norm":
         for value in (2.0**-20, 2.0**-10):
             yield {a.name: value for a in spec.attributes}
@@ -145,6 +150,12 @@ def one_node_model(spec: OpSpec, dtype: str, attributes: Mapping[str, Any]) -> M
     dims = dict.fromkeys((*spec.inputs, *spec.outputs), rows)
     if spec.kind == "norm":
         dims[spec.inputs[-1]] = ["width"]
+    if spec.sample is not None:
+        arrays = spec.sample(np.random.default_rng(0))
+        results = spec.reference(*arrays, **attributes)
+        results = results if isinstance(results, tuple) else (results,)
+        for name, array in zip(dims, (*arrays, *results), strict=True):
+            dims[name] = [f"{name}_{i}" for i in range(array.ndim)]
     graph = helper.make_graph(
         nodes,
         spec.name,
@@ -185,6 +196,8 @@ def _same_bits(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
 
 def _finite(spec: OpSpec, inputs: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
     """Which results come from finite inputs only."""
+    if spec.kind == "custom":
+        return np.ones((), np.bool_)
     if spec.kind == "elementwise":
         return np.asarray(np.all([np.isfinite(array) for array in inputs], axis=0))
     # Runtimes square without care: rows whose squares stay in the exponent range.
@@ -223,7 +236,7 @@ def _rows(
         except Exception as error:  # a party that cannot run is a row, not the end
             comparison, same, note = None, None, one_line(error)
         else:
-            judged = slice(None) if party.ours else finite
+            judged = slice(None) if party.ours or spec.kind == "custom" else finite
             comparison = compare(result[judged], truth[judged], dtype, tolerance)
             note = ""
             same = _same_bits(result, ours) if party.ours and ours is not None else None

@@ -57,8 +57,8 @@ struct Dim {
   bool known() const noexcept { return value >= 0; }
 };
 
-#define MYOPS_DIM_OPERATOR(op)                                                         \
-  inline Dim operator op(const Dim& a, const Dim& b) {                                 \
+#define MYOPS_DIM_OPERATOR(op)                                       \
+  inline Dim operator op(const Dim& a, const Dim& b) {               \
     return a.known() && b.known() ? Dim(a.value op b.value) : Dim(); \
   }
 MYOPS_DIM_OPERATOR(+)
@@ -69,9 +69,9 @@ inline Dim operator/(const Dim& a, const Dim& b) {
   return a.known() && b.known() && b.value != 0 ? Dim(a.value / b.value) : Dim();
 }
 
-#define MYOPS_DIM_COMPARISON(op)                              \
-  inline bool operator op(const Dim& a, const Dim& b) {       \
-    return a.known() && b.known() && a.value op b.value;      \
+#define MYOPS_DIM_COMPARISON(op)                         \
+  inline bool operator op(const Dim& a, const Dim& b) {  \
+    return a.known() && b.known() && a.value op b.value; \
   }
 MYOPS_DIM_COMPARISON(<)
 MYOPS_DIM_COMPARISON(<=)
@@ -83,9 +83,7 @@ MYOPS_DIM_COMPARISON(!=)
 
 using CustomFn = Status (*)(const TensorView* in, const TensorView* out, const double* attributes);
 
-/// The operators of MYOPS_CUSTOM_OPS as records. See op_info.hpp for what is in them; `index` is
-/// the position in the list.
-OpList custom_ops() noexcept;
+/// The functions of an operator. In a library of such operators ops() lists these and no others.
 CustomFn custom_forward(const OpInfo& op) noexcept;
 CustomFn custom_backward(const OpInfo& op) noexcept;
 
