@@ -135,7 +135,7 @@ def adopt(spec: OpSpec) -> None:
 
 
 def _make_custom(spec: OpSpec) -> Callable[..., Any]:
-    """The function of an operator over whole tensors: no ``out=``, and results of its own shapes."""
+    """The function of an operator over whole tensors: no ``out=``, shapes of its own."""
     operator = getattr(getattr(torch.ops, spec.namespace), spec.torch_name).default
     parameters = [*spec.inputs, *(f"{a.name}={a.default!r}" for a in spec.attributes)]
     names = ", ".join([*spec.inputs, *(a.name for a in spec.attributes)])

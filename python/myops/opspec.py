@@ -100,8 +100,8 @@ class OpSpec:
             at the last dim.
         kind: "elementwise", or "norm" for operators on rows, whose last input is a weight of the
             shape of a row, or "custom" for a function over whole tensors with shapes of its own.
-        outputs: names of the results, all of the first input's shape but for "custom". Where there are several,
-            ``reference`` and ``body`` return tuples.
+        outputs: names of the results, all of the first input's shape but for "custom". Where there
+            are several, ``reference`` and ``body`` return tuples.
         domain: the interval inputs are drawn from in verification.
         denormals: error allowed on top, in smallest denormal numbers of the compute type, for
             inputs in the domain: what rounding an intermediate value to a denormal costs.

@@ -18,21 +18,23 @@ ROOT = Path(__file__).parents[3]
 
 NAME, TORCH_NAME = "ScaledSoftsign", "scaled_softsign"
 
-# y = gain x / (1 + rate |x|)
+# y = gain x / (1 + |rate x|)
 FORMULAS = {
     "native/kernels/ops/activation.hpp": {
         "forward": "const T c = at_least(at_most(x, T(1e30)), T(-1e30));\n"
-        "    return c * (gain / (T(1) + rate * magnitude(c)));",
-        "backward": "const T d = T(1) + rate * at_most(magnitude(x), T(1e18));\n"
+        "    return c * (gain / (T(1) + magnitude(rate * c)));",
+        "backward": "const T d = T(1) + magnitude(rate) * at_most(magnitude(x), T(1e18));\n"
         "    return grad * (gain / (d * d)) + (x != x ? x : T(0));",
-        "double_backward": "const T d = T(1) + rate * at_most(magnitude(x), T(1e12));\n"
-        "    const T slope = T(-2) * rate * gain / (d * d * d);\n"
-        "    return grad_grad * grad * (x > T(0) ? slope : x < T(0) ? -slope : x);",
+        "double_backward": "const T d = T(1) + magnitude(rate) * at_most(magnitude(x), T(1e12));\n"
+        "    const T curve = T(-2) * magnitude(rate) * gain / (d * d * d);\n"
+        "    const T left = x < T(0) ? -curve : x;\n"
+        "    return grad_grad * grad * (x > T(0) ? curve : left);",
     },
     "python/myops/spec.py": {
         "its float64 reference": "c = np.clip(x, -1e30, 1e30)\n"
-        "    return c * (gain / (1 + np.asarray(rate, x.dtype) * np.abs(c)))",
-        "its body in ONNX operators": "below = op.Add(op.Mul(op.Abs(x), rate), op.constant(1.0))\n"
+        '    with np.errstate(over="ignore", invalid="ignore"):\n'
+        "        return c * (gain / (1 + np.abs(np.asarray(rate, x.dtype) * c)))",
+        "its body in ONNX operators": "below = op.Add(op.Abs(op.Mul(x, rate)), op.constant(1.0))\n"
         "    return op.Div(op.Mul(x, gain), below)",
     },
 }
