@@ -16,7 +16,7 @@ from myops.opspec import check_namespace
 from myops.scaffold.names import WHERE, Names, check_free, native_names
 from myops.spec import SPECS
 
-TEMPLATES = {"activation": "elementwise"}
+TEMPLATES = {"activation": "elementwise", "custom": "custom"}
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def new_project(
 
     Args:
         name: of the operator, in CamelCase.
-        kind: "activation".
+        kind: "activation", or "custom" for a C++ function over whole tensors.
         folder: of the project; made, and empty if it exists.
         namespace: of the project's operators in torch, their domain in ONNX, and the name of its
             Python package.
