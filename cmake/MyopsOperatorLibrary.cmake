@@ -13,6 +13,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/MyopsTargets.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/MyopsIsa.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/MyopsCuda.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/MyopsLibraries.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/MyopsFetchHeaders.cmake)  # for LINK
 set(MYOPS_MODULE_DIR ${CMAKE_CURRENT_LIST_DIR})
 
 # Domains with a meaning of their own in ONNX, ONNX Runtime or torch, and this package's.

@@ -123,7 +123,7 @@ def gated_entry(names: Names, activation: str, constant: str) -> str:
             f"{names.constant} = _gated(",
             f"    {constant},",
             f'    "{names.onnx}",',
-            f'    "{names.onnx}, ``y = f(gate) * x`` where f is {activation}.",',
+            f'    "{names.onnx}, ``y = f(gate) * x`` with f {activation}.",',
             '    {"float32": 5.0, "float64": 5.0, **HALVES},',
             ")",
             "",

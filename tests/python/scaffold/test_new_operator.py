@@ -22,9 +22,11 @@ NAME, TORCH_NAME = "ScaledSoftsign", "scaled_softsign"
 FORMULAS = {
     "native/kernels/ops/activation.hpp": {
         "forward": "const T c = at_least(at_most(x, T(1e30)), T(-1e30));\n"
-        "    return c * (gain / (T(1) + magnitude(rate * c)));",
+        "    const T y = c * (gain / (T(1) + magnitude(rate * c)));\n"
+        "    return x != x ? x : y;",
         "backward": "const T d = T(1) + magnitude(rate) * at_most(magnitude(x), T(1e18));\n"
-        "    return grad * (gain / (d * d)) + (x != x ? x : T(0));",
+        "    const T slope = gain / (d * d);\n"
+        "    return grad * (x != x ? x : slope);",
         "double_backward": "const T d = T(1) + magnitude(rate) * at_most(magnitude(x), T(1e12));\n"
         "    const T curve = T(-2) * magnitude(rate) * gain / (d * d * d);\n"
         "    const T left = x < T(0) ? -curve : x;\n"
