@@ -11,13 +11,32 @@ from pathlib import Path
 from environments import PYTHON, ROOT, environment, run
 
 
-def test_wheel_holds_package_plugin_and_licence_only(torch_free_wheel: Path) -> None:
+def test_wheel_holds_package_plugin_sources_and_licence_only(torch_free_wheel: Path) -> None:
     names = set(zipfile.ZipFile(torch_free_wheel).namelist())
     sources = {
         f"myops/{path.relative_to(ROOT / 'python/myops')}"
         for path in (ROOT / "python/myops").rglob("*")
-        if path.suffix in (".py", ".pyi", ".typed")
+        if path.suffix in (".py", ".pyi", ".typed", ".in")
     }
+    # For projects with operators of their own.
+    sources |= {
+        f"myops/share/{path.relative_to(ROOT)}"
+        for folder in ("kernels", "torch", "ort")
+        for path in (ROOT / "native" / folder).rglob("*")
+        if path.is_file() and path.name != "CMakeLists.txt"
+    }
+    sources |= {
+        f"myops/share/third_party/{name}.py" for name in ("apt_package", "fetch_headers")
+    } | {f"myops/share/cmake/myopsConfig{end}.cmake" for end in ("", "Version")}
+    modules = {name for name in names if name.startswith("myops/share/cmake/")} - sources
+    assert {name.removeprefix("myops/share/") for name in modules} == {
+        f"cmake/{name}.cmake"
+        for name in (
+            *("FindOnnxRuntimeHeaders", "FindTorchLibrary", "MyopsCuda", "MyopsFetchHeaders"),
+            *("MyopsIsa", "MyopsLibraries", "MyopsOperatorLibrary", "MyopsTargets"),
+        )
+    }
+    sources |= modules
     assert sources <= names
     native = sorted(
         name for name in names - sources if name.startswith("myops/") and not name.endswith("/")

@@ -11,6 +11,7 @@ import pytest
 import torch
 from myops import functional, nn, onnx, ort
 from myops.verify import verify_operators
+
 from spectral import SPECS
 
 each_spec = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
