@@ -63,7 +63,7 @@ def new(
 
     if (project is None) != (namespace is None):
         raise UsageError(
-            "myops new",
+            "myops.new",
             "--project and --namespace go together",
             "one of them",
             "Pass both, or none in a checkout of myops",
@@ -71,7 +71,7 @@ def new(
     if project is not None and namespace is not None:
         if attribute or activation:
             raise UsageError(
-                "myops new",
+                "myops.new",
                 "a new project starts from an example with an attribute",
                 "--attribute or --activation",
                 "Leave them out, and change the example",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from myops._errors import UsageError
 
-WHERE = "myops new"
+WHERE = "myops.new"
 
 MOST_ATTRIBUTES = 8
 """The plugin's limit, ``max_attributes`` in native/ort/op.hpp."""

@@ -295,7 +295,7 @@ def test_what_cannot_be_is_refused_and_nothing_changes(
     done = run([sys.executable, "-m", "myops.cli", "new", *arguments], tree)
     assert done.returncode == 2, done.stdout
     assert words in done.stderr
-    assert done.stderr.startswith("error [myops new] ")
+    assert done.stderr.startswith("error [myops.new] ")
     assert contents(tree) == before
 
 
