@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -57,7 +58,7 @@ def _batched(
     return (result, 0) if isinstance(result, torch.Tensor) else (result, (0,) * len(result))
 
 
-def _register_sharding(spec: OpSpec, tensor_module: ModuleType) -> None:
+def _register_sharding(specs: Sequence[OpSpec], tensor_module: ModuleType) -> None:
     from torch.distributed.tensor.experimental import register_sharding
 
     def laid(placement: Any, own: Any, first: Any) -> Any:
@@ -92,22 +93,22 @@ def _register_sharding(spec: OpSpec, tensor_module: ModuleType) -> None:
 
         return strategies
 
-    for op, _ in _operators(spec):
+    for op, _ in itertools.chain.from_iterable(map(_operators, specs)):
         register_sharding(op)(rule(op))
 
 
-def register_operator(spec: OpSpec) -> None:
-    """Registers an operator's rules. Those for DTensor wait for its import."""
-    if spec.kind != "elementwise":
-        return
-    for op, broadcasts in _operators(spec):
-        torch.library.register_vmap(op, functools.partial(_batched, op, broadcasts))
-    call_after_import("torch.distributed.tensor", functools.partial(_register_sharding, spec))
+def register_operators(specs: Sequence[OpSpec]) -> None:
+    """Registers operators' rules. Those for DTensor wait for its import."""
+    specs = [spec for spec in specs if spec.kind == "elementwise"]
+    for spec in specs:
+        for op, broadcasts in _operators(spec):
+            torch.library.register_vmap(op, functools.partial(_batched, op, broadcasts))
+    if specs:
+        call_after_import("torch.distributed.tensor", functools.partial(_register_sharding, specs))
 
 
 @functools.cache
 def register() -> None:
     """Registers the rules of our operators, once per process."""
-    for spec in ELEMENTWISE:
-        register_operator(spec)
+    register_operators(ELEMENTWISE)
     _norm_rules.register()

@@ -127,8 +127,8 @@ def adopt(spec: OpSpec) -> None:
     path = registry.torch_library(spec.namespace)
     if path is not None:
         load_operators(path)
-        _torch_rules.register_operator(spec)
-        translate.install_operator(spec)
+        _torch_rules.register_operators((spec,))
+        translate.install_operators((spec,))
         make = _make_custom if spec.kind == "custom" else _make
         globals()[spec.torch_name] = make(spec)
         __all__.append(spec.torch_name)

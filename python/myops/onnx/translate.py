@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -137,20 +137,23 @@ def _register_torchscript(spec: OpSpec) -> None:
     )
 
 
-def _register_torchlib(spec: OpSpec, registration: ModuleType) -> None:
-    if f"{spec.namespace}::{spec.torch_name}" not in registration.default_registry:
-        decorate = registration.torch_op(f"{spec.namespace}::{spec.torch_name}", trace_only=True)
-        decorate(_translation(spec))
+def _register_torchlib(specs: Sequence[OpSpec], registration: ModuleType) -> None:
+    for spec in specs:
+        if f"{spec.namespace}::{spec.torch_name}" not in registration.default_registry:
+            decorate = registration.torch_op(
+                f"{spec.namespace}::{spec.torch_name}", trace_only=True
+            )
+            decorate(_translation(spec))
 
 
-def install_operator(spec: OpSpec) -> None:
-    """Makes both exporters know an operator."""
-    _register_torchscript(spec)
-    call_after_import(_REGISTRY_MODULE, functools.partial(_register_torchlib, spec))
+def install_operators(specs: Sequence[OpSpec]) -> None:
+    """Makes both exporters of ``torch.onnx.export`` know the operators."""
+    for spec in specs:
+        _register_torchscript(spec)
+    call_after_import(_REGISTRY_MODULE, functools.partial(_register_torchlib, specs))
 
 
 @functools.cache
 def install() -> None:
-    """Makes both exporters of ``torch.onnx.export`` know our operators, once per process."""
-    for spec in (*ELEMENTWISE, *NORMS):
-        install_operator(spec)
+    """Makes both exporters know our operators, once per process."""
+    install_operators((*ELEMENTWISE, *NORMS))
