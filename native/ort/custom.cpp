@@ -120,10 +120,11 @@ OrtStatus* compute(void* state, OrtKernelContext* context) noexcept {
   try {
     return run(kernel, context);
   } catch (const std::exception& error) {
-    return fail(kernel.runtime.api,
-                Status::error("[%s] the function should not throw. Received: %s. Look at the "
-                              "inputs' sizes.",
-                              kernel.info->name, error.what()));
+    return fail(
+        kernel.runtime.api,
+        Status::error("[%s] the function should return its errors. Received: %s. Look at the "
+                      "inputs' sizes.",
+                      kernel.info->name, error.what()));
   }
 }
 
@@ -221,9 +222,10 @@ OrtStatus* infer_shape(const OrtCustomOp* base, OrtShapeInferContext* context) n
   try {
     return infer(self(base), context);
   } catch (const std::exception& error) {
-    return fail(self(base).runtime.api,
-                Status::error("[%s] shapes should not throw. Received: %s. Look at the model.",
-                              self(base).info->name, error.what()));
+    return fail(
+        self(base).runtime.api,
+        Status::error("[%s] shapes should return its errors. Received: %s. Look at the model.",
+                      self(base).info->name, error.what()));
   }
 }
 
