@@ -21,7 +21,7 @@ from myops.bench.measure import WHERE, copy_bandwidth, interleaved
 from myops.bench.ort_rows import ort_cases
 from myops.bench.report import BenchReport, Measurement
 from myops.bench.rivals import Data, torch_cases, torch_threads
-from myops.spec import ELEMENTWISE, find
+from myops.spec import SPECS, find
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -163,8 +163,9 @@ def run(
 
     Does not measure the backward operators, nor operators inside a model, where neighbours matter.
     """
-    names = [spec.name for spec in ELEMENTWISE] if ops is None else [find(n).name for n in ops]
-    _check_choice("ops", names, [spec.name for spec in ELEMENTWISE])
+    offered = [spec.name for spec in SPECS if spec.kind == "elementwise"]
+    names = offered if ops is None else [find(n).name for n in ops]
+    _check_choice("ops", names, offered)
     plan = Plan(tuple(names), tuple(sizes), tuple(dtypes), tuple(frameworks), threads, rounds)
     _check_choice("dtypes", plan.dtypes, tuple(TOLERANCE))
     _check_choice("frameworks", plan.frameworks, FRAMEWORKS)
