@@ -42,6 +42,30 @@ function(myops_sanitize target)
   endif()
 endfunction()
 
+# In a wheel: what projects of their own build their operators from, see myops_add_operator_library.
+function(myops_install_sources)
+  include(CMakePackageConfigHelpers)
+  set(share myops/share)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/native/kernels ${PROJECT_SOURCE_DIR}/native/torch
+                    ${PROJECT_SOURCE_DIR}/native/ort
+          DESTINATION ${share}/native
+          PATTERN CMakeLists.txt EXCLUDE)
+  install(FILES ${MYOPS_PACKAGE_DIR}/FindOnnxRuntimeHeaders.cmake
+                ${MYOPS_PACKAGE_DIR}/FindTorchLibrary.cmake ${MYOPS_PACKAGE_DIR}/MyopsCuda.cmake
+                ${MYOPS_PACKAGE_DIR}/MyopsFetchHeaders.cmake ${MYOPS_PACKAGE_DIR}/MyopsIsa.cmake
+                ${MYOPS_PACKAGE_DIR}/MyopsLibraries.cmake
+                ${MYOPS_PACKAGE_DIR}/MyopsOperatorLibrary.cmake
+                ${MYOPS_PACKAGE_DIR}/MyopsTargets.cmake
+          DESTINATION ${share}/cmake)
+  install(FILES ${MYOPS_PACKAGE_DIR}/MyopsOperatorConfig.cmake DESTINATION ${share}/cmake
+          RENAME myopsConfig.cmake)
+  install(FILES ${PROJECT_SOURCE_DIR}/third_party/fetch_headers.py
+                ${PROJECT_SOURCE_DIR}/third_party/apt_package.py DESTINATION ${share}/third_party)
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/myopsConfigVersion.cmake
+                                   COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/myopsConfigVersion.cmake DESTINATION ${share}/cmake)
+endfunction()
+
 # The C++ package: static kernels, public headers and find_package(myops).
 function(myops_install_package)
   include(CMakePackageConfigHelpers)

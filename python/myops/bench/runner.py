@@ -225,10 +225,11 @@ def run(
     Does not measure the backward operators, nor operators inside a model, where neighbours matter:
     ``run_models`` does.
     """
-    names = [spec.name for spec in SPECS] if ops is None else [find(n).name for n in ops]
+    offered = [spec.name for spec in SPECS if spec.kind != "custom"]
+    names = offered if ops is None else [find(n).name for n in ops]
     swept = (threads,) if isinstance(threads, int) else tuple(dict.fromkeys(threads))
     chosen = _installed(frameworks)
-    _check_choice("ops", names, [spec.name for spec in SPECS])
+    _check_choice("ops", names, offered)
     _check_choice("dtypes", dtypes, tuple(TOLERANCE))
     _check_choice("frameworks", chosen, FRAMEWORKS)
     _check_counts("sizes", sizes)

@@ -19,10 +19,12 @@ from myops.cli.export import export
 from myops.cli.golden import golden
 from myops.cli.info import info
 from myops.cli.inject import inject
+from myops.cli.new import new
 from myops.cli.pack import pack
 from myops.cli.profile import profile
 from myops.cli.tune import tune
 from myops.cli.verify import verify
+from myops.registry import register_installed
 
 app = typer.Typer(
     help="One operator, written once, from PyTorch training to ONNX Runtime.",
@@ -30,7 +32,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (info, doctor, export, inject, verify, check, pack, profile, bench, tune, demo):
+for command in (
+    *(info, doctor, export, inject, verify, check, pack, profile, bench, tune),
+    *(demo, new),
+):
     app.command()(command)
 app.add_typer(golden, name="golden")
 
@@ -38,6 +43,7 @@ app.add_typer(golden, name="golden")
 def main() -> None:
     """Entry point: errors of ours as one line and exit code 1."""
     try:
+        register_installed()
         app()
     except MyopsError as error:
         stderr.print(f"[bold red]error[/] {escape(str(error))}", soft_wrap=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from myops import _build_info
+from myops import _build_info, registry
 from myops._errors import LibraryError, MissingPackageError, ModelError, UsageError
 from myops._library import ort_library
 from myops.spec import DOMAIN
@@ -172,6 +172,8 @@ def session(
     options = _options(ort, intra_op_num_threads, graph_optimization_level, profile)
     if plugin is not False:
         register(options, None if plugin is True else plugin)
+        for other in registry.plugins():
+            register(options, other)
     if not isinstance(model, bytes) and not Path(model).is_file():
         raise ModelError(WHERE, "the model file should exist", os.fspath(model), "Check the path")
     _check_nodes(model, with_plugin=plugin is not False)
