@@ -24,6 +24,12 @@ def torch_library(namespace: str) -> Path | None:
     return path if path.is_file() else None
 
 
+def in_torch(spec: OpSpec) -> bool:
+    """Whether torch has the operator once ``myops.functional`` is imported: another package may
+    have a plugin only."""
+    return spec.namespace == DOMAIN or torch_library(spec.namespace) is not None
+
+
 def plugins() -> Iterator[Path]:
     """The ONNX Runtime plugins of the registered namespaces."""
     for namespace, folder in _folders.items():
@@ -105,4 +111,4 @@ def register_installed() -> None:
             ) from error
 
 
-__all__ = ["DOMAIN", "plugins", "register", "register_installed", "torch_library"]
+__all__ = ["DOMAIN", "in_torch", "plugins", "register", "register_installed", "torch_library"]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from myops import registry
 from myops._after_import import call_after_import
 from myops._errors import ExportError
 from myops.spec import DOMAIN_VERSION, ELEMENTWISE, NORMS, SPECS, OpSpec
@@ -106,6 +107,7 @@ def translation_table() -> dict[Any, Callable[..., Any]]:
     return {
         getattr(getattr(torch.ops, spec.namespace), spec.torch_name).default: _translation(spec)
         for spec in SPECS
+        if registry.in_torch(spec)
     }
 
 

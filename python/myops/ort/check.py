@@ -188,9 +188,9 @@ def _load(model: str | os.PathLike[str] | bytes) -> ModelProto:
     return onnx_model.load(model, weights=False)
 
 
-def has_our_nodes(model: str | os.PathLike[str] | bytes) -> bool:
-    """Whether the model, a path or bytes, holds a node of ours."""
-    return bool(onnx_model.our_nodes(_load(model)))
+def has_nodes(model: str | os.PathLike[str] | bytes, domain: str) -> bool:
+    """Whether the model, a path or bytes, holds a node of the domain, which is one of ours."""
+    return any(node.domain == domain for node in onnx_model.our_nodes(_load(model)))
 
 
 def check_model(model: str | os.PathLike[str] | bytes, with_plugin: bool = True) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import ModelProto, TensorProto, helper
 
-from myops import _build_info
+from myops import _build_info, registry
 from myops.onnx import functions
 from myops.onnx import model as onnx_model
 from myops.spec import DOMAIN_VERSION, SPECS, OpSpec
@@ -299,8 +299,9 @@ def verify_operators(
             on_operator(spec.name)
         for dtype in dtypes or _build_info.dtypes:
             for attributes in attribute_sets(spec):
+                torch_too = torch_has(spec)
                 report.rows.extend(
-                    operator_rows(spec, dtype, attributes, parties, has_torch(), max_ulp)
+                    operator_rows(spec, dtype, attributes, parties, torch_too, max_ulp)
                 )
     return report
 
@@ -310,17 +311,24 @@ def has_torch() -> bool:
     return importlib.util.find_spec("torch") is not None and bool(_build_info.torch_version)
 
 
+def torch_has(spec: OpSpec) -> bool:
+    """Whether the operator is there in torch to be judged."""
+    return has_torch() and registry.in_torch(spec)
+
+
 def operators_in(model: ModelProto, most: int = 8) -> list[tuple[OpSpec, str, dict[str, float]]]:
     """Which operators a model uses, in which dtypes, with which attribute values: up to ``most``
     sets of them per operator and dtype."""
     types = onnx_model.element_types(model)
-    specs = {spec.name: spec for spec in SPECS}
+    specs: dict[str, OpSpec] = {}
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     for node in onnx_model.our_nodes(model):
         dtype = onnx_model.DTYPES.get(types.get(node.input[0], 0))
-        if node.op_type not in specs or dtype is None:
+        spec = SPECS.of_node(node.domain, node.op_type)
+        if spec is None or dtype is None:
             continue
-        values = specs[node.op_type].defaults()
+        specs[spec.name] = spec
+        values = spec.defaults()
         values |= {a.name: a.f for a in node.attribute if a.name in values}
         sets = found.setdefault((node.op_type, dtype), [])
         if values not in sets and len(sets) < most:
