@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from myops._after_import import call_after_import
@@ -36,6 +36,12 @@ def plugins() -> Iterator[Path]:
         path = folder / f"lib{namespace}_ort.so"
         if path.is_file():
             yield path
+
+
+def plugins_of(namespaces: Iterable[str]) -> list[Path]:
+    """Those of ``plugins`` that are for these namespaces."""
+    files = {f"lib{namespace}_ort.so" for namespace in namespaces}
+    return [path for path in plugins() if path.name in files]
 
 
 def register(spec: OpSpec, folder: str | os.PathLike[str]) -> None:
@@ -111,4 +117,12 @@ def register_installed() -> None:
             ) from error
 
 
-__all__ = ["DOMAIN", "in_torch", "plugins", "register", "register_installed", "torch_library"]
+__all__ = [
+    "DOMAIN",
+    "in_torch",
+    "plugins",
+    "plugins_of",
+    "register",
+    "register_installed",
+    "torch_library",
+]
