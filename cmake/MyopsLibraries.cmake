@@ -3,7 +3,7 @@
 # own, and those of projects that use the installed package, come from the same sources.
 include_guard()
 
-set(MYOPS_NATIVE_DIR ${CMAKE_CURRENT_LIST_DIR}/../native)
+get_filename_component(MYOPS_NATIVE_DIR ${CMAKE_CURRENT_LIST_DIR}/../native ABSOLUTE)
 
 # A list of its own is without normalizations: their drivers are not templates of the list.
 #

@@ -18,10 +18,14 @@ endif()
 # myops_target_defaults(<target>): flags every target of ours is compiled with.
 function(myops_target_defaults target)
   set(options ${MYOPS_WARNINGS} -fvisibility=hidden -fvisibility-inlines-hidden)
-  # __FILE__ in messages is relative to the source tree: a library names no path of its builder.
-  set(map -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
-  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options};${map}>"
-                                           "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${map}>")
+  # __FILE__ in messages is relative to the source tree, the project's or ours: a library names no
+  # path of its builder.
+  get_filename_component(ours ${CMAKE_CURRENT_FUNCTION_LIST_DIR} DIRECTORY)
+  set(maps -ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -ffile-prefix-map=${ours}/=)
+  list(REMOVE_DUPLICATES maps)
+  list(TRANSFORM maps PREPEND -Xcompiler= OUTPUT_VARIABLE cuda_maps)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options};${maps}>"
+                                           "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_maps}>")
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF
                                              CUDA_VISIBILITY_PRESET hidden)
   myops_sanitize(${target})

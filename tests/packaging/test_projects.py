@@ -125,3 +125,61 @@ def test_plugin_alone_needs_only_the_system(equipped: Venv, projects: dict[str, 
             }
         assert all(name.startswith(("libstdc++", "libm.", "libgcc_s", "libc.")) for name in needed)
         assert exported == {"RegisterCustomOps"}
+
+
+def test_whole_chain_takes_their_operators(
+    equipped: Venv, projects: dict[str, Path], tmp_path: Path
+) -> None:
+    """A model of the standard operators of a body, to the bundle of a target."""
+    code = """
+import json, subprocess, sys
+from pathlib import Path
+import acme, beam, numpy, onnx
+from myops.bench import run as bench
+from myops.bench.ort_rows import chain
+from myops.doctor.report import examine
+from myops.onnx import expand
+from myops.onnx.inject import inject
+from myops.ort.profile import profile
+from myops.pack import make_bundle
+from myops.spec import find
+from myops.verify import verify_model
+from myops.verify.golden import check_golden, make_golden
+from myops.verify.operators import one_node_model, sample
+from myops.verify.selfcheck import check_file
+
+folder, spec, frames = Path(sys.argv[1]), find("SoftStep"), find("FrameStats")
+model = onnx.load_from_string(chain(spec, "float32", links=2))
+expand(model)
+assert {node.domain for node in model.graph.node} == {""}
+injected, report = inject(model, target="custom")
+path = folder / "injected.onnx"
+onnx.save(injected, path)
+assert [(n.domain, n.op_type) for n in injected.graph.node] == [("acme", "SoftStep")] * 2
+assert [(f.domain, f.name) for f in injected.functions] == [("acme", "SoftStep")]
+assert {entry.domain for entry in injected.opset_import} == {"", "acme"}
+verified = verify_model(path, find_node=True)
+assert verified.ok, verified.sentences()
+assert {row.subject for row in verified.rows} >= {"SoftStep"}
+assert all(line.ok for line in check_file(path).lines)
+meta = make_golden(path, folder / "golden.npz")
+assert [file["name"] for file in meta["other_plugins"]] == ["libacme_ort.so"]
+assert check_golden(folder / "golden.npz", path).ok
+nodes = profile(path, inputs={"x": numpy.zeros(1000, numpy.float32)}).nodes
+assert {(node.domain, node.ours) for node in nodes} == {("acme", True)}
+assert not [f for f in examine(path).findings if f.entry.severity == "error"]
+rows = bench(["SoftStep"], sizes=(64,), rounds=1, warmup=1).rows
+assert {row.framework for row in rows if row.name == "myops"} == {"torch", "onnxruntime"}
+
+custom = folder / "frames.onnx"
+onnx.save(one_node_model(frames, "float32", frames.defaults()), custom)
+inputs = dict(zip(frames.inputs, sample(frames, "float32")))
+assert verify_model(custom, inputs=inputs).ok
+for number, (file, given) in enumerate(((path, None), (custom, inputs))):
+    bundle = make_bundle(file, folder / f"bundle{number}", inputs=given)
+    names = {Path(p["path"]).name for p in bundle.manifest["other_plugins"]}
+    done = subprocess.run([sys.executable, bundle.path / "check.py", "--json"], capture_output=True)
+    said = [s["text"] for s in json.loads(done.stdout)["steps"] if s["step"] == "plugin"]
+    assert done.returncode == 0 and len(names) == 1 and len(said) == 2, (names, said)
+"""
+    equipped.check(code, tmp_path)
