@@ -103,18 +103,21 @@ def register_installed() -> None:
     ``myops.operators``, which register their operators. For the command line.
 
     Raises:
-        LibraryError: one cannot be imported.
+        LibraryError: one cannot be imported; the others are.
     """
+    failure: LibraryError | None = None
     for entry in importlib.metadata.entry_points(group="myops.operators"):
         try:
             entry.load()
         except Exception as error:
-            raise LibraryError(
+            failure = failure or LibraryError(
                 WHERE,
                 f"the installed package {entry.name!r} should register its operators",
                 f"{type(error).__name__}: {error}",
                 f"Repair it, or run: pip uninstall {entry.dist.name if entry.dist else entry.name}",
-            ) from error
+            )
+    if failure is not None:
+        raise failure
 
 
 __all__ = [

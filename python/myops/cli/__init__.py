@@ -44,6 +44,9 @@ def main() -> None:
     """Entry point: errors of ours as one line and exit code 1."""
     try:
         register_installed()
+    except MyopsError as error:  # the commands, above all doctor, do without that package
+        stderr.print(f"[bold yellow]warning[/] {escape(str(error))}", soft_wrap=True)
+    try:
         app()
     except MyopsError as error:
         stderr.print(f"[bold red]error[/] {escape(str(error))}", soft_wrap=True)
