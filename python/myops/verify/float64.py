@@ -7,6 +7,7 @@ are float64. Our operators are computed by the reference of their ``OpSpec``.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -119,6 +120,7 @@ def _operator(spec: OpSpec) -> type:
     return type(spec.name, (OpRun,), {"op_domain": spec.namespace, "_run": run})
 
 
+@functools.cache
 def _batch_normalization() -> type:
     """For inference. onnx's own computes the statistics of the batch wherever there is a momentum,
     which before opset 14 is everywhere."""
@@ -145,8 +147,15 @@ def _batch_normalization() -> type:
     return type("BatchNormalization", (OpRun,), {"op_domain": "", "_run": run})
 
 
+# By identity, which the entry keeps from being given to another one.
+_known: dict[int, tuple[OpSpec, type]] = {}
+
+
 def _operators() -> list[type]:
-    return [_batch_normalization(), *(_operator(spec) for spec in SPECS)]
+    for spec in SPECS:
+        if id(spec) not in _known:
+            _known[id(spec)] = (spec, _operator(spec))
+    return [_batch_normalization(), *(_known[id(spec)][1] for spec in SPECS)]
 
 
 def outer_names(node: NodeProto) -> list[str]:
