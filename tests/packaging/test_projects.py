@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from environments import ROOT, Venv, environment, run
+from environments import PYTHON, ROOT, Venv, environment, run
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -28,7 +28,17 @@ def equipped(tmp_path_factory: pytest.TempPathFactory) -> Venv:
             place = site / entry.name
             if not place.exists():
                 place.symlink_to(entry)
-    build = [made.python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", *QUICK]
+    build = [
+        PYTHON,
+        "-m",
+        "pip",
+        "--python",
+        made.python,
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        *QUICK,
+    ]
     build += ["--wheel-dir", folder, "-C", f"build-dir={folder / 'build'}", ROOT]
     run(build, env=environment())
     (wheel,) = folder.glob("*.whl")
@@ -38,7 +48,17 @@ def equipped(tmp_path_factory: pytest.TempPathFactory) -> Venv:
 
 
 def install(python: Path, project: Path) -> None:
-    command = [python, "-m", "pip", "install", "--no-deps", "--no-build-isolation", *QUICK]
+    command = [
+        PYTHON,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--no-deps",
+        "--no-build-isolation",
+        *QUICK,
+    ]
     run([*command, project], cwd=project, env=environment())
 
 
