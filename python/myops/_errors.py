@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 
 class MyopsError(Exception):
     """``[where] what should hold. Received what was found. Do this.``"""
@@ -31,3 +33,16 @@ class UsageError(MyopsError, ValueError):
 
 class MissingPackageError(MyopsError, ImportError):
     """An optional dependency is not installed."""
+
+
+def require(where: str, *packages: str, extra: str = "all") -> None:
+    """Raises ``MissingPackageError`` for the first package that is not installed: to be called
+    before the work that needs it late. ``extra`` of ours brings them."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise MissingPackageError(
+                where,
+                f"{package} should be installed",
+                f"an environment without {package}",
+                f"Run: pip install 'myops[{extra}]'",
+            )

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 import platform
 from pathlib import Path
 
 from myops import _build_info
-from myops._errors import MissingPackageError
 
 
 def cpu_model() -> str:
@@ -40,16 +38,3 @@ def describe() -> dict[str, str | int]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
-
-
-def require(where: str, *modules: str) -> None:
-    """Raises ``MissingPackageError`` for the first module that is not installed: to be called
-    before the work that needs it late."""
-    for module in modules:
-        if importlib.util.find_spec(module) is None:
-            raise MissingPackageError(
-                where,
-                f"{module} should be installed",
-                "an environment without it",
-                "Run: pip install 'myops[all]'",
-            )

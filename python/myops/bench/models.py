@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from myops._errors import UsageError
+from myops._errors import UsageError, require
 from myops.bench import machine
 from myops.bench.measure import WHERE, copy_bandwidth
 from myops.bench.memory import peak_memory
@@ -149,7 +149,7 @@ def run_models(
         ModelError: a file is not a usable model.
         UsageError: an argument is not usable, or a model does not run on the inputs.
     """
-    machine.require(WHERE, "onnx", "onnxruntime")
+    require(WHERE, "onnx", "onnxruntime")
     if not models or rounds < 1 or warmup < 0 or not threads or min(threads) < 1:
         raise UsageError(
             WHERE,

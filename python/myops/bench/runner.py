@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from myops._errors import MyopsError, UsageError
+from myops._errors import MyopsError, UsageError, require
 from myops.bench import machine
 from myops.bench.agreement import TOLERANCE, check_case, expected_result
 from myops.bench.compiled import NAME as COMPILED
@@ -235,7 +235,7 @@ def run(
     _check_counts("threads", swept)
     _check_counts("rounds", [rounds])
     for framework in chosen:
-        machine.require(WHERE, *_PACKAGES[framework])
+        require(WHERE, *_PACKAGES[framework])
     first = Plan(
         tuple(names), tuple(sizes), tuple(dtypes), chosen, 1, rounds, warmup, torch_compile
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from myops._errors import UsageError
+from myops._errors import UsageError, require
 from myops.cli.common import Dims, Inputs, Json, Plugin, parse_dims, print_json, stderr, stdout
 
 if TYPE_CHECKING:
@@ -19,9 +19,8 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 def check_plot(plot: Path) -> None:
     """Raises before the work whose picture could not be written."""
-    from myops.bench import machine
 
-    machine.require("myops bench", "matplotlib")
+    require("myops bench", "matplotlib")
     if plot.suffix not in SUFFIXES:
         raise UsageError(
             "myops bench",

@@ -9,14 +9,13 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from myops._errors import UsageError
+from myops._errors import UsageError, require
 from myops.cli.common import (
     Dims,
     Json,
     load_factory,
     parse_dims,
     print_json,
-    require,
     stderr,
     stdout,
 )
@@ -59,7 +58,7 @@ def check(
             target or "no module",
             "Leave them out, or use --dim for a file",
         )
-    require(WHERE, "onnx", "ort")
+    require(WHERE, "onnx", extra="ort")
     with stderr.status("Checking") as status:
 
         def on_step(text: str) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from myops._errors import MissingPackageError, UsageError
+from myops._errors import UsageError, require
 
 stdout = Console()
 stderr = Console(stderr=True)
@@ -34,17 +34,6 @@ def print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=2, default=str) + "\n")
 
 
-def require(where: str, package: str, extra: str) -> None:
-    """Raises ``MissingPackageError`` unless an optional dependency is installed."""
-    if importlib.util.find_spec(package) is None:
-        raise MissingPackageError(
-            where,
-            f"{package} should be installed",
-            f"an environment without {package}",
-            f"Run: pip install 'myops[{extra}]'",
-        )
-
-
 def load_factory(target: str) -> Any:
     """The torch module that ``package.module:factory`` names: a module or a callable that makes
     one.
@@ -54,7 +43,7 @@ def load_factory(target: str) -> Any:
         MissingPackageError: torch is not installed.
     """
     where = "myops"
-    require(where, "torch", "train")
+    require(where, "torch", extra="train")
     import torch
 
     module_name, separator, attribute = target.partition(":")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from myops._errors import require
 from myops.cli.common import (
     Dims,
     Json,
@@ -16,7 +17,6 @@ from myops.cli.common import (
     load_factory,
     parse_dims,
     print_json,
-    require,
     stderr,
     stdout,
 )
@@ -48,7 +48,7 @@ def make(
     as_json: Json = False,
 ) -> None:
     """Writes a model's inputs, float64 outputs and checksums, if every layer agrees here."""
-    require("myops.golden", "onnx", "ort")
+    require("myops.golden", "onnx", extra="ort")
     from myops.verify.golden import make_golden
     from myops.verify.tolerances import parse_tolerances
 

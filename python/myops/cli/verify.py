@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from myops._errors import UsageError
+from myops._errors import UsageError, require
 from myops.cli.common import (
     Dims,
     Json,
@@ -19,7 +19,6 @@ from myops.cli.common import (
     load_factory,
     parse_dims,
     print_json,
-    require,
     stderr,
     stdout,
 )
@@ -165,7 +164,7 @@ def verify(
     _check_usage(model, golden, for_models)
     tolerances = parse_tolerances(tolerance or [])
     if golden is None:
-        require("myops.verify", "onnx", "ort")
+        require("myops.verify", "onnx", extra="ort")
     result: Report | Golden | Finiteness
     with stderr.status("Verifying") as status:
 

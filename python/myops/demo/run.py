@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from myops._errors import UsageError
+from myops._errors import UsageError, require
 from myops.bench import machine
 from myops.bench.runner import run as run_benchmark
 from myops.demo import chain, picture, report
@@ -74,7 +74,7 @@ def run_demo(out: Path, quick: bool = False, console: Console | None = None) -> 
     """
     out = Path(out)
     console = console or Console()
-    machine.require(WHERE, *_PACKAGES)
+    require(WHERE, *_PACKAGES)
     _prepare(out)
     with Progress(
         SpinnerColumn(),

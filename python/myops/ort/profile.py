@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from myops._errors import MyopsError, UsageError
+from myops._errors import MyopsError, UsageError, require
 from myops.ort.feeds import Arrays, check_run, model_inputs, runner
 from myops.ort.profile_report import NodeRow, OpRow, Profile
 from myops.ort.session import session
@@ -213,7 +213,7 @@ def profile(
     from myops.bench import machine
     from myops.bench.measure import copy_bandwidth
 
-    machine.require(WHERE, "onnx", "onnxruntime")
+    require(WHERE, "onnx", "onnxruntime")
     if runs < 1 or warmup < 0:
         raise UsageError(
             WHERE,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from myops._errors import UsageError
+from myops._errors import UsageError, require
 from myops.ort.feeds import Arrays, model_inputs
 from myops.ort.session import OPTIMIZATION_LEVELS, WHERE
 from myops.ort.tune_report import Setting, Tuning
@@ -73,7 +73,7 @@ def tune(
         plugin_choices,
     )
 
-    machine.require(WHERE, "onnx", "onnxruntime")
+    require(WHERE, "onnx", "onnxruntime")
     numbers = tuple(dict.fromkeys(default_threads() if threads is None else threads))
     if not numbers or min(numbers) < 1 or rounds < 1 or warmup < 0:
         raise UsageError(

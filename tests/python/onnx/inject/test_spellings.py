@@ -26,19 +26,6 @@ HARDSWISH = {
     "line": "l = Mul(x, sixth) a = Add(l, half) c = Clip(a, zero, one) y = Mul(x, c)",
     "node": "y = HardSwish(x)",
 }
-SWISH = {
-    "HardSigmoid": "h = HardSigmoid<alpha=0.16666667, beta=0.5>(x)  y = Mul(x, h)",
-    "default beta": "h = HardSigmoid<alpha=0.16666667>(x)  y = Mul(h, x)",
-    "Clip, Mul, Div": "a = Add(x, three) c = Clip(a, zero, six) m = Mul(x, c) y = Div(m, six)",
-    "Clip, Div, Mul": "a = Add(three, x) c = Clip(a, zero, six) d = Div(c, six) y = Mul(d, x)",
-    "Clip, sixth": "a = Add(x, three) c = Clip(a, zero, six) d = Mul(sixth, c) y = Mul(x, d)",
-    "x / 6": "s = Div(x, six) a = Add(x, three) c = Clip(a, zero, six) y = Mul(s, c)",
-    "Min, Max": "a = Add(x, three) l = Max(zero, a) c = Min(l, six) m = Mul(x, c) y = Div(m, six)",
-    "Relu, Min": "a = Add(x, three) l = Relu(a) c = Min(six, l) m = Mul(x, c) y = Div(m, six)",
-    "Sub": "a = Sub(x, minus3) c = Clip(a, zero, six) m = Mul(x, c) y = Div(m, six)",
-    "line": "l = Mul(x, sixth) a = Add(l, half) c = Clip(a, zero, one) y = Mul(x, c)",
-    "node": "y = HardSwish(x)",
-}
 SCALARS = (
     "float zero = {0.0}, float one = {1.0}, float half = {0.5}, float three = {3.0}, "
     "float six = {6.0}, float sixth = {0.16666667}, float two = {2.0}, float b = {1.702}, "
