@@ -18,10 +18,14 @@ endif()
 # myops_target_defaults(<target>): flags every target of ours is compiled with.
 function(myops_target_defaults target)
   set(options ${MYOPS_WARNINGS} -fvisibility=hidden -fvisibility-inlines-hidden)
-  # __FILE__ in messages is relative to the source tree: a library names no path of its builder.
-  set(map -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
-  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options};${map}>"
-                                           "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${map}>")
+  # __FILE__ in messages is relative to the source tree, the project's or ours: a library names no
+  # path of its builder.
+  get_filename_component(ours ${CMAKE_CURRENT_FUNCTION_LIST_DIR} DIRECTORY)
+  set(maps -ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -ffile-prefix-map=${ours}/=)
+  list(REMOVE_DUPLICATES maps)
+  list(TRANSFORM maps PREPEND -Xcompiler= OUTPUT_VARIABLE cuda_maps)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options};${maps}>"
+                                           "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_maps}>")
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF
                                              CUDA_VISIBILITY_PRESET hidden)
   myops_sanitize(${target})
@@ -40,6 +44,30 @@ function(myops_sanitize target)
     target_compile_options(${target} PRIVATE ${MYOPS_SANITIZE_FLAGS} -g)
     target_link_options(${target} PRIVATE ${MYOPS_SANITIZE_FLAGS})
   endif()
+endfunction()
+
+# In a wheel: what projects of their own build their operators from, see myops_add_operator_library.
+function(myops_install_sources)
+  include(CMakePackageConfigHelpers)
+  set(share myops/share)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/native/kernels ${PROJECT_SOURCE_DIR}/native/torch
+                    ${PROJECT_SOURCE_DIR}/native/ort
+          DESTINATION ${share}/native
+          PATTERN CMakeLists.txt EXCLUDE)
+  install(FILES ${MYOPS_PACKAGE_DIR}/FindOnnxRuntimeHeaders.cmake
+                ${MYOPS_PACKAGE_DIR}/FindTorchLibrary.cmake ${MYOPS_PACKAGE_DIR}/MyopsCuda.cmake
+                ${MYOPS_PACKAGE_DIR}/MyopsFetchHeaders.cmake ${MYOPS_PACKAGE_DIR}/MyopsIsa.cmake
+                ${MYOPS_PACKAGE_DIR}/MyopsLibraries.cmake
+                ${MYOPS_PACKAGE_DIR}/MyopsOperatorLibrary.cmake
+                ${MYOPS_PACKAGE_DIR}/MyopsTargets.cmake
+          DESTINATION ${share}/cmake)
+  install(FILES ${MYOPS_PACKAGE_DIR}/MyopsOperatorConfig.cmake DESTINATION ${share}/cmake
+          RENAME myopsConfig.cmake)
+  install(FILES ${PROJECT_SOURCE_DIR}/third_party/fetch_headers.py
+                ${PROJECT_SOURCE_DIR}/third_party/apt_package.py DESTINATION ${share}/third_party)
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/myopsConfigVersion.cmake
+                                   COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/myopsConfigVersion.cmake DESTINATION ${share}/cmake)
 endfunction()
 
 # The C++ package: static kernels, public headers and find_package(myops).

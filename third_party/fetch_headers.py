@@ -58,7 +58,7 @@ class Package:
     wanted: str
     variable: str
     apt_name: str
-    archive: str
+    archive: str  # or empty
     sha256: str
 
     @property
@@ -97,6 +97,19 @@ PACKAGES = {
             apt_name="doctest-dev",
             archive="https://github.com/doctest/doctest/archive/refs/tags/v2.4.11.tar.gz",
             sha256="632ed2c05a7f53fa961381497bf8069093f0d6628c5f26286161fbd32a560186",
+        ),
+        Package(
+            name="kissfft",
+            header="kissfft/kissfft.hh",
+            subfolders=(".",),
+            defines=(),  # it has none
+            lowest=(),
+            highest=(),
+            wanted="any version",
+            variable="KISSFFT_ROOT",
+            apt_name="libkissfft-dev",
+            archive="",
+            sha256="",
         ),
     )
 }
@@ -206,7 +219,8 @@ def attempts(package: Package) -> Iterator[tuple[str, Unpack]]:
         suites = " ".join(suite for entry in entries for suite in entry.suites)
         unpack = functools.partial(apt_package.unpack, entries, package.apt_name)
         yield f"apt package {package.apt_name} ({suites})", unpack
-    yield package.archive, functools.partial(unpack_release, package)
+    if package.archive:
+        yield package.archive, functools.partial(unpack_release, package)
 
 
 def store(package: Package, include: Path, source: str, work: Path, cache: Path) -> None:

@@ -22,7 +22,7 @@ ONNXTensorElementDataType onnx_type(DType dtype) {
 
 /// Gives dims that have neither value nor name a name of their own. ORT would write them as the
 /// value -1 into the output, which contradicts, and then replaces, what the model declares there.
-/// The names are unique because equal names promise equal sizes.
+/// The names are unique, among plugins, too, because equal names promise equal sizes.
 OrtStatus* name_unknown_dims(const OrtApi* api, OrtTensorTypeAndShapeInfo* info,
                              std::size_t rank) noexcept {
   if (rank > most_dims) return nullptr;
@@ -35,7 +35,7 @@ OrtStatus* name_unknown_dims(const OrtApi* api, OrtTensorTypeAndShapeInfo* info,
   bool changed = false;
   for (std::size_t i = 0; i < rank; ++i) {
     if (values[i] != -1 || names[i][0] != '\0') continue;
-    std::snprintf(buffers[i], sizeof buffers[i], "myops_dim_%u", ++last_number);
+    std::snprintf(buffers[i], sizeof buffers[i], MYOPS_NAMESPACE "_dim_%u", ++last_number);
     names[i] = buffers[i];
     changed = true;
   }

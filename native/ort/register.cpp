@@ -18,7 +18,8 @@ namespace myops::ort {
 namespace {
 
 #define MYOPS_ONE(Name, torch_name) +1
-constexpr std::size_t most_custom_ops = 2 * (op_count MYOPS_NORM_OPS(MYOPS_ONE)) * dtype_count;
+constexpr std::size_t most_custom_ops =
+    2 * (op_count MYOPS_NORM_OPS(MYOPS_ONE) MYOPS_CUSTOM_OPS(MYOPS_ONE)) * dtype_count;
 #undef MYOPS_ONE
 
 // ORT keeps pointers to a domain and its ops for as long as any session lives, in whatever order
@@ -49,7 +50,8 @@ OrtStatus* add_ops(Domain& domain, const Runtime& runtime, Provider provider,
 
 OrtStatus* fill_domain(Domain& domain, const Runtime& runtime) noexcept {
   const OrtApi* api = runtime.api;
-  if (OrtStatus* error = api->CreateCustomOpDomain("myops", &domain.handle); error != nullptr) {
+  if (OrtStatus* error = api->CreateCustomOpDomain(MYOPS_NAMESPACE, &domain.handle);
+      error != nullptr) {
     return error;
   }
   // The CPU's first, and always: a registered operator switches off the model's own function, and
@@ -92,10 +94,11 @@ OrtStatus* register_ops(OrtSessionOptions* options, const OrtApiBase* base) noex
   const char* runtime = base->GetVersionString == nullptr ? nullptr : base->GetVersionString();
   const int minor = minor_version(runtime);
   if (minor < oldest_minor) {
-    const Status status = Status::error(
-        "[myops] libmyops_ort.so needs ONNX Runtime 1.%d or newer. Received %.64s. "
-        "Upgrade onnxruntime.",
-        oldest_minor, runtime == nullptr ? "no version" : runtime);
+    const Status status =
+        Status::error("[myops] lib" MYOPS_NAMESPACE
+                      "_ort.so needs ONNX Runtime 1.%d or newer. Received %.64s. Upgrade "
+                      "onnxruntime.",
+                      oldest_minor, runtime == nullptr ? "no version" : runtime);
     return first->CreateStatus(ORT_NOT_IMPLEMENTED, status.message());
   }
   const int version = shared_api_version(minor);

@@ -24,7 +24,7 @@ auto& registered() {
   using Signature = typename Glue<index, pass>::Signature;
   static auto handle =
       c10::Dispatcher::singleton()
-          .findSchemaOrThrow(("myops::" + pass_name(info_of(index), pass)).c_str(), "")
+          .findSchemaOrThrow((MYOPS_NAMESPACE "::" + pass_name(info_of(index), pass)).c_str(), "")
           .template typed<Signature>();
   return handle;
 }
@@ -283,9 +283,10 @@ struct Autograd<index, pass, std::index_sequence<T...>, std::index_sequence<A...
     TORCH_CHECK(!torch::autograd::compute_requires_grad(tensors..., out...), "[", op.torch_name,
                 "] the out= form should be called without gradients. Received a tensor that "
                 "requires grad. Call the form without out=, or use torch.no_grad().");
-    static auto handle = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow(("myops::" + pass_name(op, pass)).c_str(), "out")
-                             .template typed<typename Glue<index, pass>::OutSignature>();
+    static auto handle =
+        c10::Dispatcher::singleton()
+            .findSchemaOrThrow((MYOPS_NAMESPACE "::" + pass_name(op, pass)).c_str(), "out")
+            .template typed<typename Glue<index, pass>::OutSignature>();
     {
       at::AutoDispatchBelowADInplaceOrView guard;
       handle.redispatch(keys & c10::after_autograd_keyset, tensors..., attributes..., out...);

@@ -17,7 +17,7 @@ namespace {
 std::string library_path() {
   Dl_info info{};
   const bool found = dladdr(reinterpret_cast<const void*>(&library_path), &info) != 0;
-  return found && info.dli_fname != nullptr ? info.dli_fname : "libmyops.so";
+  return found && info.dli_fname != nullptr ? info.dli_fname : "lib" MYOPS_NAMESPACE ".so";
 }
 
 std::string schema(const OpInfo& op, Pass pass, bool out) {
@@ -97,7 +97,7 @@ struct Registration {
   Registration() noexcept {
     try {
       const auto first = c10::Dispatcher::singleton().findSchema(
-          {"myops::" + std::string(ops().first->torch_name), ""});
+          {MYOPS_NAMESPACE "::" + std::string(ops().first->torch_name), ""});
       if (first.has_value()) {
         conflict = "[myops] one copy of the torch library should be loaded per process. Received " +
                    path + " after this one:\n" + first->debug() +
@@ -105,8 +105,8 @@ struct Registration {
       } else {
         // The "source file" of the registration is this library, so that torch's own messages, and
         // the one above in another copy, can name it.
-        library = std::make_unique<torch::Library>(torch::Library::DEF, "myops", std::nullopt,
-                                                   path.c_str(), 1);
+        library = std::make_unique<torch::Library>(torch::Library::DEF, MYOPS_NAMESPACE,
+                                                   std::nullopt, path.c_str(), 1);
 #define MYOPS_DEFINE(Name, torch_name) define_op<OpIndex::Name>(*library);
         MYOPS_ALL_OPS(MYOPS_DEFINE)
 #undef MYOPS_DEFINE

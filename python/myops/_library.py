@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from pathlib import Path
+from typing import Any
 
 from myops import _build_info
 from myops._errors import LibraryError, MissingPackageError
@@ -62,6 +63,13 @@ def load_torch_library() -> Path:
         LibraryError: the library is missing, was built for another torch, or another copy is
             already loaded.
     """
+    _torch()  # its absence before that of our library
+    path = torch_library()
+    _load(path, f"torch {_build_info.torch_version}", REBUILD)
+    return path
+
+
+def _torch() -> Any:
     try:
         import torch
     except ImportError as error:
@@ -71,23 +79,36 @@ def load_torch_library() -> Path:
             f"{type(error).__name__}: {error}",
             "Run: pip install 'myops[train]'",
         ) from error
-    path = torch_library()
-    built_for = _build_info.torch_version
+    return torch
+
+
+@functools.cache
+def load_operators(path: Path) -> None:
+    """Registers another package's operators with torch, once per process.
+
+    Raises:
+        MissingPackageError: torch is not installed.
+        LibraryError: as for ``load_torch_library``.
+    """
+    _load(path, "the torch", "Reinstall the package that it belongs to in this environment")
+
+
+def _load(path: Path, built_for: str, rebuild: str) -> None:
+    torch = _torch()
     try:
         torch.ops.load_library(str(path))
         library = ctypes.CDLL(str(path))
     except OSError as error:
         raise LibraryError(
             "myops.torch",
-            f"{path.name} should load into torch {built_for}, for which it was built",
+            f"{path.name} should load into {built_for}, for which it was built",
             f"torch {torch.__version__}: {error}",
-            REBUILD,
+            rebuild,
         ) from error
     library.myops_torch_conflict.restype = ctypes.c_char_p
     conflict = library.myops_torch_conflict().decode()
     if conflict:
         raise _Conflict(conflict)
-    return path
 
 
 class _Conflict(LibraryError):

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -13,17 +14,16 @@ import torch
 
 from myops import _norm_rules
 from myops._after_import import call_after_import
-from myops.spec import DOMAIN, ELEMENTWISE
+from myops.spec import ELEMENTWISE, OpSpec
 
 _PASSES = ("", "_backward", "_double_backward")
 
 
-def _operators() -> Iterator[tuple[Any, bool]]:
-    """Each operator, and whether its inputs after the first may be broadcast."""
-    for spec in ELEMENTWISE:
-        for suffix in _PASSES:
-            op = getattr(getattr(torch.ops, DOMAIN), spec.torch_name + suffix).default
-            yield op, spec.broadcasts and not suffix
+def _operators(spec: OpSpec) -> Iterator[tuple[Any, bool]]:
+    """The operator of each pass, and whether its inputs after the first may be broadcast."""
+    for suffix in _PASSES:
+        op = getattr(getattr(torch.ops, spec.namespace), spec.torch_name + suffix).default
+        yield op, spec.broadcasts and not suffix
 
 
 def _with_rank(name: str, tensor: torch.Tensor, batched: bool, x: torch.Tensor) -> torch.Tensor:
@@ -58,7 +58,7 @@ def _batched(
     return (result, 0) if isinstance(result, torch.Tensor) else (result, (0,) * len(result))
 
 
-def _register_sharding(tensor_module: ModuleType) -> None:
+def _register_sharding(specs: Sequence[OpSpec], tensor_module: ModuleType) -> None:
     from torch.distributed.tensor.experimental import register_sharding
 
     def laid(placement: Any, own: Any, first: Any) -> Any:
@@ -93,14 +93,22 @@ def _register_sharding(tensor_module: ModuleType) -> None:
 
         return strategies
 
-    for op, _ in _operators():
+    for op, _ in itertools.chain.from_iterable(map(_operators, specs)):
         register_sharding(op)(rule(op))
+
+
+def register_operators(specs: Sequence[OpSpec]) -> None:
+    """Registers operators' rules. Those for DTensor wait for its import."""
+    specs = [spec for spec in specs if spec.kind == "elementwise"]
+    for spec in specs:
+        for op, broadcasts in _operators(spec):
+            torch.library.register_vmap(op, functools.partial(_batched, op, broadcasts))
+    if specs:
+        call_after_import("torch.distributed.tensor", functools.partial(_register_sharding, specs))
 
 
 @functools.cache
 def register() -> None:
-    """Registers the rules, once per process. Those for DTensor wait for its import."""
-    for op, broadcasts in _operators():
-        torch.library.register_vmap(op, functools.partial(_batched, op, broadcasts))
-    call_after_import("torch.distributed.tensor", _register_sharding)
+    """Registers the rules of our operators, once per process."""
+    register_operators(ELEMENTWISE)
     _norm_rules.register()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from myops import _torch_rules
+from myops import _torch_rules, registry
 from myops._after_import import call_after_import
-from myops._library import load_torch_library
+from myops._library import load_operators, load_torch_library
 from myops.onnx import translate
 from myops.spec import DOMAIN, ELEMENTWISE, OpSpec
 
@@ -109,7 +109,7 @@ def _spelt_out(spec: OpSpec, default: Any, out_form: Any) -> Callable[..., torch
 
 
 def _make(spec: OpSpec) -> Callable[..., torch.Tensor]:
-    packet = getattr(getattr(torch.ops, DOMAIN), spec.torch_name)
+    packet = getattr(getattr(torch.ops, spec.namespace), spec.torch_name)
     # What the overloads call in turn, a Python frame less. Dynamo knows the overloads only.
     function = _spelt_out(spec, packet.default._op, packet.out._op)
     traced = _spelt_out(spec, packet.default, packet.out)
@@ -119,6 +119,46 @@ def _make(spec: OpSpec) -> Callable[..., torch.Tensor]:
 
     call_after_import("torch._dynamo", tell_dynamo)
     function.__doc__ = _docstring(spec)
+    return function
+
+
+def adopt(spec: OpSpec) -> None:
+    """Takes in the function of another package's operator: see ``myops.register``."""
+    path = registry.torch_library(spec.namespace)
+    if path is not None:
+        load_operators(path)
+        _torch_rules.register_operators((spec,))
+        translate.install_operators((spec,))
+        make = _make_custom if spec.kind == "custom" else _make
+        globals()[spec.torch_name] = make(spec)
+        __all__.append(spec.torch_name)
+
+
+def _make_custom(spec: OpSpec) -> Callable[..., Any]:
+    """The function of an operator over whole tensors: no ``out=``, shapes of its own."""
+    operator = getattr(getattr(torch.ops, spec.namespace), spec.torch_name).default
+    parameters = [*spec.inputs, *(f"{a.name}={a.default!r}" for a in spec.attributes)]
+    names = ", ".join([*spec.inputs, *(a.name for a in spec.attributes)])
+    source = (
+        f"def {spec.torch_name}({', '.join(parameters)}):\n"
+        + "".join(f"    check_attribute({spec.torch_name!r}, {a.name})\n" for a in spec.attributes)
+        + f"    return operator({names})\n"
+    )
+    namespace = {"__name__": __name__, "operator": operator, "check_attribute": check_attribute}
+    exec(compile(source, f"<myops.functional {spec.torch_name}>", "exec"), namespace)
+    function: Callable[..., Any] = namespace[spec.torch_name]
+    arguments = "\n".join(
+        [f"    {name}: tensor, float32, float64, float16 or bfloat16." for name in spec.inputs]
+        + [f"    {a.name}: {a.doc} Default {a.default:g}." for a in spec.attributes]
+    )
+    function.__doc__ = (
+        f"{spec.summary}\n\n{spec.details}\n\nArgs:\n{arguments}\n\n"
+        f"Returns:\n    {', '.join(spec.outputs)}, of the inputs' dtype.\n\n"
+        "Raises:\n"
+        "    TypeError: an input is not a dense floating-point tensor, or dtypes differ.\n"
+        "    ValueError: an attribute or a shape is not what the operator takes.\n\n"
+        "On the CPU only. Does not compute derivatives beyond the first, or in forward mode.\n"
+    )
     return function
 
 

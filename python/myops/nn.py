@@ -53,27 +53,22 @@ class Operator(torch.nn.Module):
         return ", ".join(f"{a.name}={getattr(self, a.name)!r}" for a in self.spec.attributes)
 
 
-def _forward_one(self: Operator, x: torch.Tensor) -> torch.Tensor:
-    """Applies the operator to ``x``."""
-    return self.apply_operator(x)
+def _forward(spec: OpSpec) -> Any:
+    """``forward`` with the operator's inputs spelt out: exporters name the graph's inputs after
+    them."""
+    inputs = ", ".join(spec.inputs)
+    source = (
+        f"def forward(self, {inputs}):\n"
+        f'    """Applies the operator to ``{"``, ``".join(spec.inputs)}``."""\n'
+        f"    return self.apply_operator({inputs})\n"
+    )
+    namespace: dict[str, Any] = {"__name__": __name__}
+    exec(compile(source, f"<myops.nn {spec.name}>", "exec"), namespace)
+    function = namespace["forward"]
+    function.__annotations__ = dict.fromkeys([*spec.inputs, "return"], torch.Tensor)
+    function.__qualname__ = f"{spec.name}.forward"
+    return function
 
-
-def _forward_beta(self: Operator, x: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
-    """Applies the operator to ``x`` and ``beta``."""
-    return self.apply_operator(x, beta)
-
-
-def _forward_gated(self: Operator, gate: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Applies the operator to ``gate`` and ``x``."""
-    return self.apply_operator(gate, x)
-
-
-# Exporters name the graph's inputs after forward's arguments, so they are spelt out.
-_FORWARD: dict[tuple[str, ...], Any] = {
-    ("x",): _forward_one,
-    ("gate", "x"): _forward_gated,
-    ("x", "beta"): _forward_beta,
-}
 
 if TYPE_CHECKING:
     # The modules are made below, one per OpSpec.
@@ -84,12 +79,18 @@ def _make(spec: OpSpec) -> type[Operator]:
     arguments = "\n".join(f"    {a.name}: {a.doc} Default {a.default:g}." for a in spec.attributes)
     namespace: dict[str, Any] = {
         "spec": spec,
-        "forward": _FORWARD[spec.inputs],
+        "forward": _forward(spec),
         "__module__": __name__,
         "__doc__": f"{spec.summary}\n\n{spec.details}\n\nArgs:\n{arguments}\n\n"
         "Shape: input of any shape, output of the same shape.\n",
     }
     return type(spec.name, (Operator,), namespace)
+
+
+def adopt(spec: OpSpec) -> None:
+    """Takes in the module of another package's operator: see ``myops.register``."""
+    globals()[spec.name] = _make(spec)
+    __all__.append(spec.name)
 
 
 for _spec in ELEMENTWISE:

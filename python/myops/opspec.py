@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import keyword
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
+
+from myops._errors import UsageError
 
 Array = npt.NDArray[np.floating]
 
@@ -16,6 +20,52 @@ DOMAIN = "myops"
 """Namespace of the operators in torch and domain in ONNX."""
 
 DOMAIN_VERSION = 1
+
+
+class MissingFormulaError(UsageError):
+    """An ``OpSpec`` from ``myops new`` whose formula is not written yet."""
+
+
+def missing_formula(name: str, what: str) -> MissingFormulaError:
+    """The error of a formula that stands to be written, for the templates of ``myops new``."""
+    return MissingFormulaError(
+        name,
+        f"{what} should be written in the OpSpec",
+        "the template of `myops new`",
+        "Write the formula in its place",
+    )
+
+
+_RESERVED_NAMESPACES = [
+    "torch",
+    "aten",
+    "prim",
+    "prims",
+    "quantized",
+    "inductor",
+    "ai",
+    "onnx",
+    "onnxruntime",
+    "com",
+    "microsoft",
+]
+
+
+def check_namespace(namespace: str, where: str) -> None:
+    """UsageError unless ``namespace`` can be one of a package with operators of its own: torch
+    namespace, ONNX domain and part of file names."""
+    reserved = (DOMAIN, *_RESERVED_NAMESPACES)
+    if (
+        not re.fullmatch(r"[a-z][a-z0-9_]*", namespace)
+        or namespace in reserved
+        or keyword.iskeyword(namespace)
+    ):
+        raise UsageError(
+            where,
+            f"a namespace should be in snake_case, and none of {', '.join(reserved)}",
+            repr(namespace),
+            "Choose another one, your project's name for instance",
+        )
 
 
 @dataclass(frozen=True)
@@ -33,7 +83,7 @@ class OpSpec:
 
     Attributes:
         name: ONNX op type.
-        torch_name: name below ``torch.ops.myops``.
+        torch_name: name below ``torch.ops.<namespace>``.
         inputs: tensor arguments, all of one dtype; of one shape where ``kind`` is "elementwise",
             see ``broadcasts``.
         attributes: scalar arguments.
@@ -53,14 +103,16 @@ class OpSpec:
         broadcasts: inputs after the first may be broadcast to its shape: sizes equal or 1, aligned
             at the last dim.
         kind: "elementwise", or "norm" for operators on rows, whose last input is a weight of the
-            shape of a row.
-        outputs: names of the results, all of the first input's shape. Where there are several,
-            ``reference`` and ``body`` return tuples.
+            shape of a row, or "custom" for a function over whole tensors with shapes of its own.
+        outputs: names of the results, all of the first input's shape but for "custom". Where there
+            are several, ``reference`` and ``body`` return tuples.
         domain: the interval inputs are drawn from in verification.
         denormals: error allowed on top, in smallest denormal numbers of the compute type, for
             inputs in the domain: what rounding an intermediate value to a denormal costs.
         max_ulp: worst error of the forward kernels against float64, by dtype, in units in the
             last place of that dtype.
+        sample: for "custom", ``sample(rng)`` returns inputs for verification, as float64 arrays.
+        namespace: of the operator in torch, and its domain in ONNX.
     """
 
     name: str
@@ -75,7 +127,7 @@ class OpSpec:
     spellings: tuple[Callable[..., Any], ...] = ()
     native: Callable[..., Any] | None = None
     broadcasts: bool = False
-    kind: Literal["elementwise", "norm"] = "elementwise"
+    kind: Literal["elementwise", "norm", "custom"] = "elementwise"
     outputs: tuple[str, ...] = ("y",)
     domain: tuple[float, float] = (-20.0, 20.0)
     denormals: int = 0
@@ -87,10 +139,48 @@ class OpSpec:
             "bfloat16": 0.51,
         }
     )
+    sample: Callable[[np.random.Generator], list[Array]] | None = None
+    namespace: str = DOMAIN
 
     def defaults(self) -> dict[str, float]:
         """Attribute names and default values."""
         return {attribute.name: attribute.default for attribute in self.attributes}
+
+
+class Registry(Sequence[OpSpec]):
+    """All operators: our own, and those that other packages register."""
+
+    def __init__(self, own: Sequence[OpSpec]) -> None:
+        self._specs = list(own)
+
+    def add(self, spec: OpSpec) -> None:
+        """See ``myops.register``, which checks and loads."""
+        self._specs.append(spec)
+
+    @overload
+    def __getitem__(self, index: int) -> OpSpec: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[OpSpec]: ...
+    def __getitem__(self, index: int | slice) -> OpSpec | Sequence[OpSpec]:
+        return self._specs[index]
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def __iter__(self) -> Iterator[OpSpec]:
+        # Over a copy: the loop may register another.
+        return iter(tuple(self._specs))
+
+    def namespaces(self) -> set[str]:
+        """Namespaces in torch, domains in ONNX."""
+        return {spec.namespace for spec in self._specs}
+
+    def of_node(self, domain: str, op_type: str) -> OpSpec | None:
+        """The operator of an ONNX node, if it is one."""
+        for spec in self._specs:
+            if (spec.namespace, spec.name) == (domain, op_type):
+                return spec
+        return None
 
 
 HALVES: Mapping[str, float] = {"float16": 0.51, "bfloat16": 0.51}

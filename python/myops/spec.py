@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One ``OpSpec`` per operator: everything Python needs to know about it.
 
-To add an operator, write its functor in ``native/kernels/ops`` and its ``OpSpec`` here. The torch
-functions and modules, both exporters, the plugin, verification and the tests follow from the two.
+To add an operator, write its functor in ``native/kernels/ops`` and its ``OpSpec`` here: ``myops
+new`` adds both but for the formulas. The torch functions and modules, both exporters, the plugin,
+verification and the tests follow from the two.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from myops.opspec import (
     HALVES,
     Array,
     Attribute,
+    MissingFormulaError,
     OpSpec,
+    Registry,
+    missing_formula,
 )
 
 
@@ -293,11 +297,11 @@ GEGLU = _gated(
 )
 
 ELEMENTWISE: tuple[OpSpec, ...] = (
-    *(SWISH, HARDSWISH, MISH, GELU, GELU_TANH),
-    *(SWIGLU, GEGLU, SWISH_TENSOR),
+    *(SWISH, HARDSWISH, MISH, GELU, GELU_TANH, SWIGLU, GEGLU, SWISH_TENSOR),
 )
 NORMS: tuple[OpSpec, ...] = (RMS_NORM, ADD_RMS_NORM)
-SPECS = (*ELEMENTWISE, *NORMS)
+SPECS = Registry((*ELEMENTWISE, *NORMS))
+"""Grows with ``myops.register``: loop over it when it is needed, do not copy it at import."""
 
 
 def find(name: str) -> OpSpec:
@@ -313,11 +317,39 @@ def find(name: str) -> OpSpec:
     raise UsageError("myops.spec", f"an operator should be one of {known}", repr(name), "Name one")
 
 
+class _AnyNode:
+    """Stands for the builder of a body."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *inputs, **attributes: name
+
+
+def unwritten(spec: OpSpec) -> list[str]:
+    """The formulas of a new operator that are still to be written, as sentences."""
+    found = []
+    values = spec.defaults()
+    for call in (
+        lambda: spec.reference(*[np.ones(1)] * len(spec.inputs), **values),
+        lambda: spec.body(_AnyNode(), *spec.inputs, *values),
+    ):
+        try:
+            call()
+        except MissingFormulaError as error:
+            found.append(str(error))
+        except TypeError:
+            continue  # other arguments than the entry says: not this question
+    return found
+
+
 def mismatches() -> list[str]:
-    """Where ``SPECS`` and the native op list differ, as sentences that say what to add."""
+    """Where ``SPECS`` and the native op list differ or a formula is missing, as sentences that say
+    what to add."""
     native = {op["name"]: op for op in _build_info.ops()}
     found: list[str] = []
     for spec in SPECS:
+        if spec.namespace != DOMAIN:
+            continue
+        found.extend(unwritten(spec))
         op = native.pop(spec.name, None)
         if op is None:
             found.append(f"{spec.name} has an OpSpec but no functor: add one to native/kernels/ops")
@@ -349,4 +381,6 @@ __all__ = [
     "OpSpec",
     "find",
     "mismatches",
+    "missing_formula",
+    "unwritten",
 ]

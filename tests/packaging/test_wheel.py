@@ -35,8 +35,21 @@ def sources() -> set[str]:
     return {
         f"myops/{path.relative_to(PACKAGE).as_posix()}"
         for path in PACKAGE.rglob("*")
-        if path.suffix in (".py", ".pyi", ".typed")
+        if path.suffix in (".py", ".pyi", ".typed", ".in")
     }
+
+
+def drivers() -> set[str]:
+    """What projects with operators of their own build them from, as it is named in a wheel."""
+    modules = ("FindOnnxRuntimeHeaders", "FindTorchLibrary", "MyopsCuda", "MyopsFetchHeaders")
+    modules += ("MyopsIsa", "MyopsLibraries", "MyopsOperatorLibrary", "MyopsTargets")
+    files = {f"cmake/{name}.cmake" for name in (*modules, "myopsConfig", "myopsConfigVersion")}
+    files |= {f"third_party/{name}.py" for name in ("apt_package", "fetch_headers")}
+    for folder in ("kernels", "torch", "ort"):
+        for path in (ROOT / "native" / folder).rglob("*"):
+            if path.is_file() and path.name != "CMakeLists.txt":
+                files.add(path.relative_to(ROOT).as_posix())
+    return {f"myops/share/{name}" for name in files}
 
 
 def version() -> str:
@@ -55,12 +68,13 @@ def info_folder() -> str:
 
 
 def test_wheel_holds_these_files_and_no_others(torch_free_wheel: Path) -> None:
-    """No static libraries, headers, CMake packages, caches or objects of the build."""
+    """No static libraries, caches or objects of the build; of the sources, the drivers."""
     with zipfile.ZipFile(torch_free_wheel) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/")]
     module = f"myops/_build_info{sysconfig.get_config_var('EXT_SUFFIX')}"
     info = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
-    expected = {*sources(), module, PLUGIN, *(f"{info_folder()}/{name}" for name in info)}
+    info_files = (f"{info_folder()}/{name}" for name in info)
+    expected = {*sources(), *drivers(), module, PLUGIN, *info_files}
     assert sorted(names) == sorted(expected)
 
 

@@ -114,3 +114,15 @@ def test_errors(run, tmp_path: Path, arguments, code: int, message: str) -> None
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "m.onnx").exists()
+
+
+def test_package_that_does_not_import_is_no_end(run, tmp_path: Path) -> None:
+    about = tmp_path / "broken-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[myops.operators]\nbroken = not_there_at_all\n")
+    done = run("info", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["operators"]
+    assert "not_there_at_all" in done.stderr
+    assert "pip uninstall broken" in done.stderr

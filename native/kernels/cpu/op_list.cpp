@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The op list as run-time records.
-#include <cmath>
 #include <iterator>
 
 #include "myops/kernels.hpp"
@@ -36,6 +35,7 @@ constexpr OpInfo infos[] = {
 #undef MYOPS_INFO
 };
 
+#ifndef MYOPS_OP_LIST
 constexpr OpInfo norm_infos[] = {
 #define MYOPS_INFO(Name, torch_name)                                                           \
   describe<Name>(#Name, #torch_name, static_cast<std::size_t>(NormIndex::Name), Name::outputs, \
@@ -43,33 +43,22 @@ constexpr OpInfo norm_infos[] = {
     MYOPS_NORM_OPS(MYOPS_INFO)
 #undef MYOPS_INFO
 };
+constexpr OpList norms{norm_infos, std::size(norm_infos)};
+#else
+constexpr OpList norms{nullptr, 0};
+#endif
 
 }  // namespace
 
 OpList ops() noexcept { return {infos, op_count}; }
 
-OpList norm_ops() noexcept { return {norm_infos, std::size(norm_infos)}; }
+OpList norm_ops() noexcept { return norms; }
 
 const OpInfo* find_op(std::string_view name) noexcept {
   for (const OpInfo& info : infos) {
     if (name == info.name) return &info;
   }
   return nullptr;
-}
-
-Status check_attributes(const OpInfo& op, const double* attributes) noexcept {
-  for (std::size_t i = 0; i < op.attribute_count; ++i) {
-    if (!std::isfinite(attributes[i])) {
-      return Status::error("[%s] %s should be finite. Received %g. Pass a finite number.",
-                           op.torch_name, op.attributes[i].name, attributes[i]);
-    }
-    if (attributes[i] < op.attributes[i].lowest) {
-      return Status::error("[%s] %s should be at least %g. Received %g. Pass a larger number.",
-                           op.torch_name, op.attributes[i].name, op.attributes[i].lowest,
-                           attributes[i]);
-    }
-  }
-  return {};
 }
 
 }  // namespace myops

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <type_traits>
 
 #include "ops/activation.hpp"
 #include "ops/gelu.hpp"
@@ -18,19 +19,29 @@ struct Pair {
   T second;
 };
 
-template <template <class> class Activation, class T>
-struct Gated {
+/// The common range of the gate: there where the activation has one.
+template <class Activation, class T, class = void>
+struct GateRange {
+  Activation activation;
+};
+
+template <class Activation, class T>
+struct GateRange<Activation, T, std::void_t<decltype(&Activation::range_limit)>> {
   using UInt = typename FloatTraits<T>::UInt;
+  Activation activation;
+
+  MYOPS_FN UInt range_key(T gate) const { return activation.range_key(gate); }
+  MYOPS_FN UInt range_limit() const { return activation.range_limit(); }
+};
+
+template <template <class> class Activation, class T>
+struct Gated : GateRange<Activation<T>, T> {
+  using GateRange<Activation<T>, T>::activation;
   static constexpr std::array<const char*, 2> inputs{"gate", "x"};
   static constexpr auto attributes = Activation<T>::attributes;
 
-  Activation<T> activation;
-
-  MYOPS_FN explicit Gated(const double* attribute_values) : activation(attribute_values) {}
-
-  // The range of the first input decides.
-  MYOPS_FN UInt range_key(T gate) const { return activation.range_key(gate); }
-  MYOPS_FN UInt range_limit() const { return activation.range_limit(); }
+  MYOPS_FN explicit Gated(const double* attribute_values)
+      : GateRange<Activation<T>, T>{Activation<T>(attribute_values)} {}
 
   template <Range range>
   MYOPS_FN T forward(T gate, T x) const {

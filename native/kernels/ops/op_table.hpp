@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The op list: the families' lists, one after the other. Everything per-op is generated from it.
+// Projects of their own define MYOPS_OP_LIST as the name of a header with their functors and list.
 #pragma once
 
 #include <type_traits>
 
+#ifdef MYOPS_OP_LIST
+#include MYOPS_OP_LIST
+#else
 #include "ops/activation.hpp"
 #include "ops/gated.hpp"
 #include "ops/gelu.hpp"
@@ -14,6 +18,12 @@
   MYOPS_GELU_OPS(X)       \
   MYOPS_GATED_OPS(X)      \
   MYOPS_SWISH_TENSOR_OPS(X)
+#endif
+
+// A list of functions over whole tensors is empty otherwise, and the other way round.
+#ifndef MYOPS_CUSTOM_OPS
+#define MYOPS_CUSTOM_OPS(X)
+#endif
 
 namespace myops {
 inline namespace MYOPS_ISA_NAME {

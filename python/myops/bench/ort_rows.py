@@ -33,7 +33,7 @@ from myops.bench.measure import rotated
 from myops.bench.profile import kernels
 from myops.bench.rivals import CHECKED, OURS, Case, Data
 from myops.ort.feeds import ort_values
-from myops.spec import DOMAIN, DOMAIN_VERSION, OpSpec
+from myops.spec import DOMAIN_VERSION, OpSpec
 
 LINKS = 20
 
@@ -70,7 +70,9 @@ def chain(
         last = link == links - 1
         outputs = [n if last else f"{spec.torch_name}_{n}_{link}" for n in spec.outputs]
         name = f"{spec.name}_{link}"
-        nodes.append(helper.make_node(spec.name, feed, outputs, name, domain=DOMAIN, **values))
+        nodes.append(
+            helper.make_node(spec.name, feed, outputs, name, domain=spec.namespace, **values)
+        )
         feed[: len(outputs)] = outputs
     norm = spec.kind == "norm"
 
@@ -85,7 +87,7 @@ def chain(
         [info(name) for name in spec.inputs],
         [info(name) for name in spec.outputs],
     )
-    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(spec.namespace, DOMAIN_VERSION)]
     # IR 8 is the oldest with functions, and all of them are to be loaded by old runtimes, too.
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     add_functions(model)

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from myops import registry
 from myops._errors import MyopsError, UsageError, require
 from myops.bench import machine
 from myops.bench.agreement import TOLERANCE, check_case, expected_result
@@ -23,7 +24,7 @@ from myops.bench.compiled import compiled_case
 from myops.bench.measure import SETTLE, WHERE, copy_bandwidth, interleaved
 from myops.bench.ort_rows import links_for, ort_cases
 from myops.bench.report import BenchReport, Measurement, Missing
-from myops.bench.rivals import Case, Data, rotation
+from myops.bench.rivals import OURS, Case, Data, rotation
 from myops.bench.torch_rows import torch_cases, torch_threads
 from myops.spec import SPECS, OpSpec, find
 
@@ -70,7 +71,10 @@ def _cases(
     cases: list[Case] = []
     missing = []
     copies = rotation(data)[1:]
-    if "torch" in plan.frameworks:
+    if "torch" in plan.frameworks and not registry.in_torch(spec):
+        why = f"the package of {spec.namespace} has a plugin only"
+        missing.append(Missing(spec.name, "torch", OURS, elements, dtype, plan.threads, why=why))
+    elif "torch" in plan.frameworks:
         cases += torch_cases(spec, data, copies)
         compiled = compiled_case(spec, data, copies) if plan.torch_compile else NOT_ASKED
         if isinstance(compiled, Case):
@@ -225,10 +229,11 @@ def run(
     Does not measure the backward operators, nor operators inside a model, where neighbours matter:
     ``run_models`` does.
     """
-    names = [spec.name for spec in SPECS] if ops is None else [find(n).name for n in ops]
+    offered = [spec.name for spec in SPECS if spec.kind != "custom"]
+    names = offered if ops is None else [find(n).name for n in ops]
     swept = (threads,) if isinstance(threads, int) else tuple(dict.fromkeys(threads))
     chosen = _installed(frameworks)
-    _check_choice("ops", names, [spec.name for spec in SPECS])
+    _check_choice("ops", names, offered)
     _check_choice("dtypes", dtypes, tuple(TOLERANCE))
     _check_choice("frameworks", chosen, FRAMEWORKS)
     _check_counts("sizes", sizes)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from myops.bench.measure import rotated
 from myops.bench.rivals import CHECKED, OURS, Case, Data
 from myops.norm_spec import RMS_NORM
-from myops.spec import DOMAIN, OpSpec
+from myops.spec import OpSpec
 
 if TYPE_CHECKING:
     import torch
@@ -140,7 +140,7 @@ def _ours(spec: OpSpec, out: torch.Tensor, scratch: torch.Tensor, inputs: Sequen
         return lambda: function(*inputs, out=out)
     import torch
 
-    operator = getattr(getattr(torch.ops, DOMAIN), spec.torch_name).out
+    operator = getattr(getattr(torch.ops, spec.namespace), spec.torch_name).out
     names = ["out"] if len(spec.outputs) == 1 else [f"out_{name}" for name in spec.outputs]
     targets = dict(zip(names, (out, scratch), strict=False))
     return lambda: operator(*inputs, **targets)

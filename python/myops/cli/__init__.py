@@ -19,10 +19,12 @@ from myops.cli.export import export
 from myops.cli.golden import golden
 from myops.cli.info import info
 from myops.cli.inject import inject
+from myops.cli.new import new
 from myops.cli.pack import pack
 from myops.cli.profile import profile
 from myops.cli.tune import tune
 from myops.cli.verify import verify
+from myops.registry import register_installed
 
 app = typer.Typer(
     help="One operator, written once, from PyTorch training to ONNX Runtime.",
@@ -30,13 +32,20 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (info, doctor, export, inject, verify, check, pack, profile, bench, tune, demo):
+for command in (
+    *(info, doctor, export, inject, verify, check, pack, profile, bench, tune),
+    *(demo, new),
+):
     app.command()(command)
 app.add_typer(golden, name="golden")
 
 
 def main() -> None:
     """Entry point: errors of ours as one line and exit code 1."""
+    try:
+        register_installed()
+    except MyopsError as error:  # the commands, above all doctor, do without that package
+        stderr.print(f"[bold yellow]warning[/] {escape(str(error))}", soft_wrap=True)
     try:
         app()
     except MyopsError as error:

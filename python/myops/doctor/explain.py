@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from myops import _build_info
 from myops.doctor.catalogue import BY_ID, Entry
 from myops.opspec import DOMAIN
+from myops.spec import SPECS
 
 _OPS = {op["name"] for op in _build_info.ops()}
-_ANY_OP = "|".join(sorted(_OPS, key=len, reverse=True))
+
+
+def _known_ops() -> set[str]:
+    return _OPS | {spec.name for spec in SPECS}
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,9 @@ def _version(found: re.Match[str]) -> list[str]:
 
 def _not_registered(found: re.Match[str]) -> list[str]:
     domain, name = found["domain"], found["name"]
-    if domain == DOMAIN and name in _OPS:
+    if SPECS.of_node(domain, name) is not None:
         return ["plugin-not-registered", "domain-not-imported"]
-    if domain == DOMAIN:
+    if domain in SPECS.namespaces():
         return ["node-unknown"]
     if domain.lower() == DOMAIN or name in _OPS:
         return ["domain-case"]
@@ -76,7 +80,7 @@ def _not_registered(found: re.Match[str]) -> list[str]:
 
 
 def _not_imported(found: re.Match[str]) -> list[str]:
-    if found["domain"] == DOMAIN:
+    if found["domain"] in SPECS.namespaces():
         return ["domain-not-imported"]
     return ["domain-case"] if found["domain"].lower() == DOMAIN else []
 
@@ -88,18 +92,26 @@ def _imports(found: re.Match[str]) -> list[str]:
 
 def _implementation(found: re.Match[str]) -> list[str]:
     # ONNX Runtime 1.16 and 1.17 say this of our operators, too; they have all versions, not dtypes.
-    return ["node-dtype" if found["name"] in _OPS and found["version"] == "1" else "kernel-missing"]
+    ours = found["name"] in _known_ops()
+    return ["node-dtype" if ours and found["version"] == "1" else "kernel-missing"]
 
 
 def _input_size(found: re.Match[str]) -> list[str]:
+    if found["domain"] not in SPECS.namespaces():
+        return []
     empty = re.search(r'[(,]"",', found[0])
     return ["node-input-empty", "node-input-count"] if empty else ["node-input-count"]
 
 
+def _output_size(found: re.Match[str]) -> list[str]:
+    return ["node-output-count"] if found["domain"] in SPECS.namespaces() else []
+
+
 Rule = tuple[str, list[str] | Callable[[re.Match[str]], list[str]]]
 
-# Best first. Texts are matched with white space folded. Patterns begin at a word's begin and look
-# ahead a bounded way: a pasted log may have megabytes.
+# Best first. @OP@ stands for the name of any of our operators. Texts are matched with white space
+# folded. Patterns begin at a word's begin and look ahead a bounded way: a pasted log may have
+# megabytes.
 _RULES: tuple[Rule, ...] = (
     (r"Failed to get symbol RegisterCustomOps", _entry_symbol),
     (r"undefined symbol: (?P<symbol>\w+)", _undefined),
@@ -120,13 +132,13 @@ _RULES: tuple[Rule, ...] = (
     ),
     (r"No opset import for domain '(?P<domain>[^']*)'", _not_imported),
     (r"Domain already set in registry", ["plugin-registered-twice"]),
-    (rf"of operator \(({_ANY_OP})\) in node \([^)]*\) is invalid", ["node-dtype"]),
+    (r"of operator \((@OP@)\) in node \([^)]*\) is invalid", ["node-dtype"]),
     (
         r"Could not find an implementation for (?P<name>\w+)\((?P<version>\d+)\) node",
         _implementation,
     ),
-    (rf'"{DOMAIN}", -1\) : .{{0,2000}}?has input size \d+ not in range', _input_size),
-    (rf'"{DOMAIN}", -1\) : .{{0,2000}}?has output size \d+ not in range', ["node-output-count"]),
+    (r'"(?P<domain>\w+)", -1\) : .{0,2000}?has input size \d+ not in range', _input_size),
+    (r'"(?P<domain>\w+)", -1\) : .{0,2000}?has output size \d+ not in range', _output_size),
     (
         r"attribute \w+ of (?:node \"[^\"]*\"|\w+) should be a (?:finite )?float",
         ["node-attribute-type"],
@@ -190,11 +202,11 @@ _OURS: tuple[Rule, ...] = (
     (r"the domain of our operators is", ["domain-case"]),
     (r"should import domain .{0,200}? Received (?P<count>\d+) imports", _imports),
     (r"the plugin offers ", ["node-unknown"]),
-    (rf"(?:{_ANY_OP}) takes \d+ inputs.{{0,200}}? with an empty one", ["node-input-empty"]),
-    (rf"(?:{_ANY_OP}) takes \d+ inputs?\.", ["node-input-count"]),
-    (rf"(?:{_ANY_OP}) has \d+ outputs?\.", ["node-output-count"]),
-    (rf"the attributes of (?:{_ANY_OP}) are", ["node-attribute-unknown"]),
-    (rf"(?:{_ANY_OP}) takes float", ["node-dtype"]),
+    (r"(?:@OP@) takes \d+ inputs.{0,200}? with an empty one", ["node-input-empty"]),
+    (r"(?:@OP@) takes \d+ inputs?\.", ["node-input-count"]),
+    (r"(?:@OP@) has \d+ outputs?\.", ["node-output-count"]),
+    (r"the attributes of (?:@OP@) are", ["node-attribute-unknown"]),
+    (r"(?:@OP@) takes float", ["node-dtype"]),
     (r"without the plugin the model should hold a function", ["plugin-not-registered"]),
     (r"the plugin should be a file", ["library-missing"]),
     (r"the model file should exist", ["model-missing"]),
@@ -234,8 +246,9 @@ def explain(text: str) -> list[Match]:
 
 def _matches(text: str, rules: tuple[Rule, ...]) -> list[Match]:
     matches: dict[str, Match] = {}
+    any_op = "|".join(sorted(_known_ops(), key=len, reverse=True))
     for pattern, ids in rules:
-        for found in re.finditer(pattern, text):
+        for found in re.finditer(pattern.replace("@OP@", any_op), text):
             for id in ids(found) if callable(ids) else ids:
                 matches.setdefault(id, Match(id, found[0][-300:]))
     return list(matches.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,12 @@ _CPU = "CPUExecutionProvider"
 
 
 def check(
-    path: Path, facts: Facts, wanted: Wanted, plugin: Path | None, load: bool = True
+    path: Path,
+    facts: Facts,
+    wanted: Wanted,
+    plugin: Path | None,
+    load: bool = True,
+    others: Sequence[Path] = (),
 ) -> list[Finding]:
     """Everything that is wrong with a model.
 
@@ -33,12 +38,14 @@ def check(
         plugin: registered for the trial; None where there is none that works, which leaves out
             the trial of models with nodes of ours.
         load: whether to load models for trial, in processes of their own.
+        others: plugins of other packages, registered, too.
     """
+    plugins = [*filter(None, [plugin]), *others]
     load = load and bool(facts.ort_packages) and not facts.ort_problem
     if not path.is_file():
         return [Finding("model-missing", str(path), "no such file")]
     if facts.packages.get("onnx") is None:
-        return _try(path, facts, wanted, plugin, ours=None) if load else []
+        return _try(path, facts, wanted, plugins, ours=None) if load else []
     from myops.onnx import model as onnx_model
 
     try:
@@ -51,7 +58,7 @@ def check(
     ours = {f"{node.op_type} ({node.name})" for node in onnx_model.our_nodes(model)}
     if any(finding.entry.severity == "error" for finding in found) or (ours and plugin is None):
         return found + _release(model, path)
-    return found + _try(path, facts, wanted, plugin, ours)
+    return found + _try(path, facts, wanted, plugins, ours)
 
 
 def _nodes(model: onnx.ModelProto, path: Path) -> Iterator[Finding]:
@@ -151,7 +158,7 @@ def _release(model: onnx.ModelProto, path: Path) -> list[Finding]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "tiny.onnx"
         onnx.save(tiny, str(file))
-        text = trial.model(file, plugin=None).problem
+        text = trial.model(file, plugins=[]).problem
     releases = f"the model has IR version {model.ir_version}, opset {opset}"
     return [
         Finding(match.id, str(path), f"{releases}; {match.excerpt}")
@@ -161,7 +168,7 @@ def _release(model: onnx.ModelProto, path: Path) -> list[Finding]:
 
 
 def _try(
-    path: Path, facts: Facts, wanted: Wanted, plugin: Path | None, ours: set[str] | None
+    path: Path, facts: Facts, wanted: Wanted, plugins: Sequence[Path], ours: set[str] | None
 ) -> list[Finding]:
     """Loads the model.
 
@@ -169,7 +176,7 @@ def _try(
         ours: nodes of ours, as ONNX Runtime writes them; None where that is not known.
     """
     providers = [name for name in wanted.providers if name in (facts.providers or ())]
-    result = trial.model(path, plugin, providers)
+    result = trial.model(path, plugins, providers)
     if result.problem:
         ids = [match.id for match in explain(result.problem)] or ["model-does-not-load"]
         return [Finding(ids[0], str(path), result.problem)]

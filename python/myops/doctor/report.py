@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from myops import _library
+from myops import _library, registry
 from myops._errors import MyopsError
 from myops.doctor import environment, models, probe
 from myops.doctor.environment import Facts, Wanted
@@ -75,7 +75,7 @@ def examine(
     load: bool = True,
     facts: Facts | None = None,
 ) -> Report:
-    """Examines the environment, the two libraries, and a model.
+    """Examines the environment, the two libraries, the plugins of other packages, and a model.
 
     Args:
         model: an .onnx file; none if None.
@@ -96,12 +96,23 @@ def examine(
         of_plugin += _plugin(plugin, facts, load)
     if torch_path is not None:
         of_torch += _torch_library(torch_path, facts, load)
-    found += of_plugin + of_torch
+    of_others, others = _of_others(facts, load)
+    found += of_plugin + of_torch + of_others
     if model is not None:
         usable = plugin if plugin is not None and not _broken(of_plugin) else None
-        found += models.check(model, facts, wanted, usable, load=load)
+        found += models.check(model, facts, wanted, usable, load, others)
     found.sort(key=lambda finding: _SEVERITIES.index(finding.entry.severity))
     return Report(found, facts)
+
+
+def _of_others(facts: Facts, load: bool) -> tuple[list[Finding], list[Path]]:
+    """What is wrong with the plugins of other packages, and those that can be used."""
+    found, usable = [], []
+    for path in registry.plugins():
+        of_path = _plugin(path, facts, load)
+        found += of_path
+        usable += [] if _broken(of_path) else [path]
+    return found, usable
 
 
 def _installed(given: Path | None, find: Callable[[], Path]) -> tuple[Path | None, list[Finding]]:
@@ -167,7 +178,7 @@ def explain_with(
         found += check_library(library, facts, load=True)
     usable = None if _broken(found) else library or _installed(None, _library.ort_library)[0]
     if model is not None:
-        found += models.check(model, facts, wanted, usable)
+        found += models.check(model, facts, wanted, usable, others=tuple(registry.plugins()))
     seen = {finding.id: finding for finding in found}
     looked_at = {"model"} if model is not None and facts.packages.get("onnx") else set()
     if library is not None and facts.packages.get("pyelftools") is not None:

@@ -56,16 +56,16 @@ def torch_library(path: Path) -> Result:
     return _run({"what": "torch", "path": str(path.absolute())})
 
 
-def model(path: Path, plugin: Path | None, providers: Sequence[str] = ()) -> Result:
+def model(path: Path, plugins: Sequence[Path], providers: Sequence[str] = ()) -> Result:
     """Opens a session on a model.
 
     Args:
         path: the .onnx file.
-        plugin: registered with the session; none if None.
+        plugins: registered with the session.
         providers: asked for, before the CPU's.
     """
     request = {"what": "model", "path": str(path.absolute()), "providers": list(providers)}
-    return _run({**request, "plugin": str(plugin.absolute()) if plugin else None})
+    return _run({**request, "plugins": [str(plugin.absolute()) for plugin in plugins]})
 
 
 def _run(request: dict[str, Any]) -> Result:
@@ -128,8 +128,8 @@ def _perform(request: dict[str, Any]) -> dict[str, Any]:
     if request["what"] == "plugin":
         options.register_custom_ops_library(request["path"])
         return {}
-    if request["plugin"]:
-        options.register_custom_ops_library(request["plugin"])
+    for path in request["plugins"]:
+        options.register_custom_ops_library(path)
     options.log_severity_level = 0
     providers = [*request["providers"], "CPUExecutionProvider"]
     onnxruntime.InferenceSession(request["path"], options, providers=list(dict.fromkeys(providers)))

@@ -14,13 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from myops.spec import DOMAIN, SPECS, OpSpec
+from myops.spec import SPECS, OpSpec
 
 if TYPE_CHECKING:
     import torch
 
-# No exporter can write the out= form: counted, it will be missed in the file.
-_OURS = {f"{DOMAIN}::{spec.torch_name}{o}": spec for spec in SPECS for o in ("", ".out")}
+
+def our_operator(function: Any) -> OpSpec | None:
+    """The operator that a torch operator is, if it is one of ours."""
+    # No exporter can write the out= form: counted, it will be missed in the file.
+    namespace, _, name = function.name().removesuffix(".out").partition("::")
+    if namespace not in SPECS.namespaces():
+        return None
+    return next((s for s in SPECS if (s.namespace, s.torch_name) == (namespace, name)), None)
 
 
 @dataclass
@@ -73,7 +79,7 @@ class _Numbering:
         import torch
         from torch.utils import _pytree
 
-        ours = _OURS.get(function.name())
+        ours = our_operator(function)
         leaves, structure = _pytree.tree_flatten((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         sources = [self.of(tensor) for tensor in tensors]
@@ -140,7 +146,7 @@ def record_calls(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             kwargs = kwargs or {}
-            spec = _OURS.get(function.name())
+            spec = our_operator(function)
             if spec is not None:
                 values = _values(spec, args, kwargs)
                 calls.total[spec.name] += 1
@@ -219,7 +225,7 @@ def graph_calls(program: Any) -> Counter[str]:
     for module in program.graph_module.modules():
         graph = getattr(module, "graph", None)
         for node in graph.nodes if graph is not None else ():
-            spec = _OURS.get(node.target.name()) if hasattr(node.target, "name") else None
+            spec = our_operator(node.target) if hasattr(node.target, "name") else None
             if spec is not None:
                 counts[spec.name] += 1
     return counts

@@ -14,7 +14,7 @@ from onnx import ModelProto
 from myops._errors import ExportError
 from myops.onnx import functions
 from myops.onnx import model as onnx_model
-from myops.spec import DOMAIN, DOMAIN_VERSION
+from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS
 
 WHERE = "myops.onnx.export"
 
@@ -22,6 +22,10 @@ WHERE = "myops.onnx.export"
 def node_counts(model: ModelProto) -> Counter[str]:
     """How many nodes of each ``myops`` operator the model holds."""
     return Counter(node.op_type for node in onnx_model.our_nodes(model))
+
+
+def _domain_of(name: str) -> str:
+    return next((spec.namespace for spec in SPECS if spec.name == name), DOMAIN)
 
 
 def _check_counts(model: ModelProto, fewest: Counter[str], most: Counter[str]) -> None:
@@ -32,7 +36,7 @@ def _check_counts(model: ModelProto, fewest: Counter[str], most: Counter[str]) -
             raise ExportError(
                 WHERE,
                 f"the file should hold {most[name] if fewest[name] == most[name] else wanted} "
-                f"{DOMAIN}::{name} nodes, one per call in the traced model",
+                f"{_domain_of(name)}::{name} nodes, one per call in the traced model",
                 f"{found[name]}",
                 "Call the operators through myops.functional or myops.nn, outside of any "
                 "torch.autograd.Function of your own",
@@ -40,24 +44,28 @@ def _check_counts(model: ModelProto, fewest: Counter[str], most: Counter[str]) -
 
 
 def _check_domain(model: ModelProto, mode: str) -> None:
-    version = onnx_model.opset(model, DOMAIN)
+    nodes = onnx_model.our_nodes(model)
+    domains = SPECS.namespaces()
+    versions = {entry.domain: entry.version for entry in model.opset_import}
     if mode == "native":
-        left = [node.op_type for node in onnx_model.our_nodes(model)]
-        if left or version is not None or any(f.domain == DOMAIN for f in model.functions):
+        left = [node.op_type for node in nodes]
+        containers = (*model.functions, *model.opset_import)
+        if left or any(entry.domain in domains for entry in containers):
             raise ExportError(
                 WHERE,
                 "a native file should hold standard operators only",
-                f"{DOMAIN} nodes {left}, import {version}",
+                f"nodes {left}, imports {versions}",
                 "Report this model as a bug of myops",
             )
-    elif node_counts(model) and version != DOMAIN_VERSION:
-        raise ExportError(
-            WHERE,
-            f"the file should import domain {DOMAIN} at version {DOMAIN_VERSION}",
-            f"version {version}",
-            "Report this model as a bug of myops",
-        )
-    held = {f.name for f in model.functions if f.domain == DOMAIN}
+    for domain in sorted({node.domain for node in nodes}):
+        if versions.get(domain) != DOMAIN_VERSION:
+            raise ExportError(
+                WHERE,
+                f"the file should import domain {domain} at version {DOMAIN_VERSION}",
+                f"version {versions.get(domain)}",
+                "Report this model as a bug of myops",
+            )
+    held = {f.name for f in model.functions if f.domain in domains}
     if mode == "portable" and held != set(node_counts(model)):
         raise ExportError(
             WHERE,
@@ -101,7 +109,8 @@ def _check_dims_across_nodes(model: ModelProto) -> None:
             for value in (*graph.input, *graph.value_info, *graph.output)
         }
         for node in graph.node:
-            if node.domain != DOMAIN:
+            spec = SPECS.of_node(node.domain, node.op_type)
+            if spec is None or spec.kind == "custom":
                 continue
             before, after = known.get(node.input[0]), known.get(node.output[0])
             if before is not None and after is not None and before != after:

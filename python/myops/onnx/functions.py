@@ -15,9 +15,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, 
 
 from myops._errors import ModelError
 from myops.onnx import model as onnx_model
-from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS, OpSpec
-
-_SPECS = {spec.name: spec for spec in SPECS}
+from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS, OpSpec, find
 
 _HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _CONSTANT_FLOAT_SINCE = 12
@@ -136,7 +134,7 @@ def function_proto(spec: OpSpec, types: Sequence[int], opset: int) -> FunctionPr
         else:
             builder.node("CastLike", result, spec.inputs[0], output=output)
     return helper.make_function(
-        DOMAIN,
+        spec.namespace,
         spec.name,
         list(spec.inputs),
         list(spec.outputs),
@@ -156,21 +154,23 @@ def _types_by_op(model: ModelProto) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for node in onnx_model.our_nodes(model):
         element_type = types.get(node.input[0]) or types.get(_first_output(node)) or 0
-        if node.op_type not in _SPECS:
+        spec = SPECS.of_node(node.domain, node.op_type)
+        if spec is None:
+            known = (spec.name for spec in SPECS if spec.namespace == node.domain)
             raise ModelError(
                 "myops.onnx",
-                f"a {DOMAIN} node should be one of {', '.join(_SPECS)}",
+                f"a {node.domain} node should be one of {', '.join(known)}",
                 f"{node.op_type} (node {node.name!r})",
                 "Correct the name",
             )
         if element_type not in onnx_model.DTYPES:
             raise ModelError(
                 "myops.onnx",
-                f"the element type of every {DOMAIN} node should be known and floating point",
+                f"the element type of every {node.domain} node should be known and floating point",
                 f"type {element_type} at node {node.name!r}",
                 "Add a value_info for its input",
             )
-        found.setdefault(node.op_type, []).append(element_type)
+        found.setdefault(spec.name, []).append(element_type)
     return found
 
 
@@ -183,36 +183,51 @@ def add_functions(model: ModelProto) -> None:
     """
     opset = onnx_model.opset(model) or 0
     types = _types_by_op(model)
-    kept = [function for function in model.functions if function.domain != DOMAIN]
+    domains = SPECS.namespaces()
+    kept = [function for function in model.functions if function.domain not in domains]
     del model.functions[:]
     model.functions.extend(kept)
     for name, element_types in types.items():
-        model.functions.append(function_proto(_SPECS[name], sorted(set(element_types)), opset))
+        spec = find(name)
+        model.functions.append(function_proto(spec, sorted(set(element_types)), opset))
     if types:
         model.ir_version = max(model.ir_version, _FUNCTIONS_SINCE_IR)
+
+
+def _of_the_first_type(spec: OpSpec) -> list[NodeProto]:
+    """Nodes for the outputs, of the first input's type, and of its shape or of an unknown one."""
+    first = spec.inputs[0]
+    if spec.kind != "custom":
+        return [helper.make_node("Identity", [first], [name]) for name in spec.outputs]
+    zero = helper.make_tensor("value", TensorProto.INT64, [], [0])
+    return [
+        # Of a length that depends on values.
+        helper.make_node("NonZero", [first], ["places"]),
+        helper.make_node("Constant", [], ["zero"], value=zero),
+        helper.make_node("Gather", ["places", "zero"], ["sizes"], axis=0),
+        *(helper.make_node("Reshape", [first, "sizes"], [name]) for name in spec.outputs),
+    ]
 
 
 def add_pass_through_functions(model: ModelProto) -> None:
     """Gives every ``myops`` operator without a function one that copies its first input, so that
     onnx's type inference, which does not know the operators, goes on behind them."""
-    known = {function.name for function in model.functions if function.domain == DOMAIN}
-    called = {
-        node.op_type for node in onnx_model.our_nodes(model) if node.op_type in _SPECS
-    } - known
-    for name in sorted(called):
-        spec = _SPECS[name]
+    known = {(function.domain, function.name) for function in model.functions}
+    called = {(node.domain, node.op_type) for node in onnx_model.our_nodes(model)} - known
+    specs = list(filter(None, (SPECS.of_node(*each) for each in sorted(called))))
+    for spec in specs:
         model.functions.append(
             helper.make_function(
-                DOMAIN,
-                name,
+                spec.namespace,
+                spec.name,
                 list(spec.inputs),
                 list(spec.outputs),
-                [helper.make_node("Identity", [spec.inputs[0]], [name]) for name in spec.outputs],
+                _of_the_first_type(spec),
                 [helper.make_opsetid("", onnx_model.opset(model) or 13)],
                 [a.name for a in spec.attributes],
             )
         )
-    if called:
+    if specs:
         model.ir_version = max(model.ir_version, _FUNCTIONS_SINCE_IR)
 
 
@@ -221,10 +236,10 @@ def _expand_graph(graph: GraphProto, types: dict[str, int], opset: int) -> None:
     for node in graph.node:
         for inner in onnx_model.subgraphs(node):
             _expand_graph(inner, types, opset)
-        if node.domain != DOMAIN:
+        spec = SPECS.of_node(node.domain, node.op_type)
+        if spec is None:
             result.append(node)
             continue
-        spec = _SPECS[node.op_type]
         element_type = types[node.input[0]]
         builder = BodyBuilder(opset, _compute_type([element_type]), f"{_first_output(node)}/")
         given = {a.name: a.f for a in node.attribute}
@@ -254,14 +269,17 @@ def expand(model: ModelProto) -> None:
     """
     _types_by_op(model)  # raises for nodes that cannot be expanded
     types = onnx_model.element_types(model)
+    domains = SPECS.namespaces()
     _expand_graph(model.graph, types, onnx_model.opset(model) or 0)
     for container in (model.functions, model.opset_import):
-        kept = [entry for entry in container if entry.domain != DOMAIN]
+        kept = [entry for entry in container if entry.domain not in domains]
         del container[:]
         container.extend(kept)
 
 
 def import_domain(model: ModelProto) -> None:
-    """Makes the model import the ``myops`` domain, in place, unless it does."""
-    if onnx_model.opset(model, DOMAIN) is None:
-        model.opset_import.append(helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
+    """Makes the model import the ``myops`` domain, and those of its other nodes of ours, in place,
+    unless it does."""
+    for domain in sorted({DOMAIN, *(node.domain for node in onnx_model.our_nodes(model))}):
+        if onnx_model.opset(model, domain) is None:
+            model.opset_import.append(helper.make_opsetid(domain, DOMAIN_VERSION))

@@ -22,7 +22,7 @@ from onnx import (
 )
 
 from myops._errors import ModelError
-from myops.spec import DOMAIN
+from myops.spec import SPECS
 
 DTYPES: dict[int, str] = {
     TensorProto.FLOAT: "float32",
@@ -113,11 +113,12 @@ def external_locations(model: ModelProto) -> list[StringStringEntryProto]:
 
 
 def our_nodes(model: ModelProto) -> list[NodeProto]:
-    """The ``myops`` nodes of the main graph, its inner graphs and other functions."""
-    found = [node for node in nodes(model.graph) if node.domain == DOMAIN]
+    """The nodes of our domains in the main graph, its inner graphs and other functions."""
+    domains = SPECS.namespaces()
+    found = [node for node in nodes(model.graph) if node.domain in domains]
     for function in model.functions:
-        if function.domain != DOMAIN:
-            found += [node for node in nodes(function) if node.domain == DOMAIN]
+        if function.domain not in domains:
+            found += [node for node in nodes(function) if node.domain in domains]
     return found
 
 

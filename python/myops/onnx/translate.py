@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from myops import registry
 from myops._after_import import call_after_import
 from myops._errors import ExportError
-from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS, OpSpec
+from myops.spec import DOMAIN_VERSION, ELEMENTWISE, NORMS, SPECS, OpSpec
 
 _REGISTRY_MODULE = "onnxscript.function_libs.torch_lib.registration"
 
@@ -64,7 +65,7 @@ def _translation(spec: OpSpec) -> Callable[..., Any]:
     parameter = onnx.defs.OpSchema.FormalParameter
     schema = onnx.defs.OpSchema(
         spec.name,
-        DOMAIN,
+        spec.namespace,
         DOMAIN_VERSION,
         inputs=[parameter(name, "T") for name in spec.inputs],
         outputs=[parameter(name, "T") for name in spec.outputs],
@@ -74,7 +75,9 @@ def _translation(spec: OpSpec) -> Callable[..., Any]:
             for a in spec.attributes
         ],
     )
-    op = onnxscript.values.Op(onnxscript.values.Opset(DOMAIN, DOMAIN_VERSION), spec.name, schema)
+    op = onnxscript.values.Op(
+        onnxscript.values.Opset(spec.namespace, DOMAIN_VERSION), spec.name, schema
+    )
 
     def translate(*args: Any) -> Any:
         inputs, values = args[: len(spec.inputs)], args[len(spec.inputs) :]
@@ -101,8 +104,11 @@ def translation_table() -> dict[Any, Callable[..., Any]]:
 
     import myops.functional  # noqa: F401  (the operators must exist)
 
-    namespace = getattr(torch.ops, DOMAIN)
-    return {getattr(namespace, spec.torch_name).default: _translation(spec) for spec in SPECS}
+    return {
+        getattr(getattr(torch.ops, spec.namespace), spec.torch_name).default: _translation(spec)
+        for spec in SPECS
+        if registry.in_torch(spec)
+    }
 
 
 def _register_torchscript(spec: OpSpec) -> None:
@@ -115,30 +121,41 @@ def _register_torchscript(spec: OpSpec) -> None:
             f"{a.name}_f": value for a, value in zip(spec.attributes, values, strict=True)
         }
         count = len(spec.outputs)
-        results = g.op(f"{DOMAIN}::{spec.name}", *inputs, **attributes, outputs=count)
+        results = g.op(f"{spec.namespace}::{spec.name}", *inputs, **attributes, outputs=count)
         for result in results if count > 1 else [results]:
             # Without a type the exporter gives every dim after the node a new name.
-            result.setType(inputs[0].type())
+            if spec.kind != "custom":
+                result.setType(inputs[0].type())
+            else:
+                scalar = torch.onnx.JitScalarType.from_value(inputs[0])  # type: ignore[attr-defined]
+                result.setType(torch._C.TensorType.get().with_dtype(scalar.dtype()))
         return results
 
     parse = symbolic_helper.parse_args(*"v" * len(spec.inputs), *"f" * len(spec.attributes))
     torch.onnx.register_custom_op_symbolic(  # type: ignore[attr-defined]
-        f"{DOMAIN}::{spec.torch_name}",
+        f"{spec.namespace}::{spec.torch_name}",
         parse(_spelt_out(spec, symbolic, "g")),
         opset_version=_OLDEST_OPSET,
     )
 
 
-def _register_torchlib(registration: ModuleType) -> None:
-    for spec in SPECS:
-        if f"{DOMAIN}::{spec.torch_name}" not in registration.default_registry:
-            decorate = registration.torch_op(f"{DOMAIN}::{spec.torch_name}", trace_only=True)
+def _register_torchlib(specs: Sequence[OpSpec], registration: ModuleType) -> None:
+    for spec in specs:
+        if f"{spec.namespace}::{spec.torch_name}" not in registration.default_registry:
+            decorate = registration.torch_op(
+                f"{spec.namespace}::{spec.torch_name}", trace_only=True
+            )
             decorate(_translation(spec))
+
+
+def install_operators(specs: Sequence[OpSpec]) -> None:
+    """Makes both exporters of ``torch.onnx.export`` know the operators."""
+    for spec in specs:
+        _register_torchscript(spec)
+    call_after_import(_REGISTRY_MODULE, functools.partial(_register_torchlib, specs))
 
 
 @functools.cache
 def install() -> None:
-    """Makes both exporters of ``torch.onnx.export`` know the operators, once per process."""
-    for spec in SPECS:
-        _register_torchscript(spec)
-    call_after_import(_REGISTRY_MODULE, _register_torchlib)
+    """Makes both exporters know our operators, once per process."""
+    install_operators((*ELEMENTWISE, *NORMS))

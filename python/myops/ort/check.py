@@ -8,6 +8,7 @@ import difflib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import onnx
 from onnx import ModelProto, NodeProto
@@ -15,11 +16,26 @@ from onnx import ModelProto, NodeProto
 from myops import _build_info
 from myops._errors import ModelError
 from myops.onnx import model as onnx_model
-from myops.spec import DOMAIN, DOMAIN_VERSION
+from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS
 
 WHERE = "myops.ort"
 
 _OFFERED = {op["name"]: op for op in _build_info.ops()}
+
+
+def _offered(domain: str) -> dict[str, Any]:
+    """What the plugin of a domain has, by name: ours says it itself, others say it in Python."""
+    if domain == DOMAIN:
+        return _OFFERED
+    return {
+        spec.name: {
+            "inputs": spec.inputs,
+            "outputs": spec.outputs,
+            "attributes": spec.defaults(),
+        }
+        for spec in SPECS
+        if spec.namespace == domain
+    }
 
 
 def _label(node: NodeProto) -> str:
@@ -38,7 +54,7 @@ class Problem:
 
 def _domain_spelling(model: ModelProto, functions: set[tuple[str, str]]) -> Iterator[Problem]:
     for node in onnx_model.nodes(model.graph):
-        if node.domain == DOMAIN or (node.domain, node.op_type) in functions:
+        if node.domain in SPECS.namespaces() or (node.domain, node.op_type) in functions:
             continue
         close = difflib.get_close_matches(node.domain.lower(), [DOMAIN], cutoff=0.75)
         known_op = node.op_type in _OFFERED
@@ -52,27 +68,29 @@ def _domain_spelling(model: ModelProto, functions: set[tuple[str, str]]) -> Iter
 
 
 def _import(model: ModelProto, node: NodeProto) -> Iterator[Problem]:
-    versions = [entry.version for entry in model.opset_import if entry.domain == DOMAIN]
+    domain = node.domain
+    versions = [entry.version for entry in model.opset_import if entry.domain == domain]
     if versions == [DOMAIN_VERSION]:
         return
     kinds = {0: "domain-not-imported", 1: "domain-version"}
     yield Problem(
         kinds.get(len(versions), "domain-imported-twice"),
-        f"the model should import domain {DOMAIN!r} once, at version {DOMAIN_VERSION}",
+        f"the model should import domain {domain!r} once, at version {DOMAIN_VERSION}",
         f"{len(versions)} imports (versions {versions}) and node {_label(node)}",
-        f"Add opset_import(domain={DOMAIN!r}, version={DOMAIN_VERSION})"
+        f"Add opset_import(domain={domain!r}, version={DOMAIN_VERSION})"
         if not versions
-        else f"Leave one opset_import(domain={DOMAIN!r}, version={DOMAIN_VERSION})",
+        else f"Leave one opset_import(domain={domain!r}, version={DOMAIN_VERSION})",
     )
 
 
 def _node(node: NodeProto, types: dict[str, int]) -> Iterator[Problem]:
-    offered = _OFFERED.get(node.op_type)
+    known = _offered(node.domain)
+    offered = known.get(node.op_type)
     if offered is None:
-        lower = {name.lower(): name for name in _OFFERED}
+        lower = {name.lower(): name for name in known}
         close = difflib.get_close_matches(node.op_type.lower(), lower, n=1)
         hint = f"Did you mean {lower[close[0]]}? Correct the name" if close else "Correct the name"
-        rule = f"the plugin offers {', '.join(_OFFERED)}"
+        rule = f"the plugin offers {', '.join(known)}"
         yield Problem("node-unknown", rule, _label(node), hint)
         return
     if "" in node.input:
@@ -141,9 +159,10 @@ def problems(model: ModelProto, with_plugin: bool = True) -> Iterator[Problem]:
     ours = onnx_model.our_nodes(model)
     if not ours:
         return
-    yield from _import(model, ours[0])
+    for node in {node.domain: node for node in reversed(ours)}.values():
+        yield from _import(model, node)
     for node in ours if not with_plugin else ():
-        if (DOMAIN, node.op_type) not in functions:
+        if (node.domain, node.op_type) not in functions:
             yield Problem(
                 "plugin-not-registered",
                 "without the plugin the model should hold a function for each of our nodes",
@@ -169,9 +188,9 @@ def _load(model: str | os.PathLike[str] | bytes) -> ModelProto:
     return onnx_model.load(model, weights=False)
 
 
-def has_our_nodes(model: str | os.PathLike[str] | bytes) -> bool:
-    """Whether the model, a path or bytes, holds a node of our domain."""
-    return bool(onnx_model.our_nodes(_load(model)))
+def has_nodes(model: str | os.PathLike[str] | bytes, domain: str) -> bool:
+    """Whether the model, a path or bytes, holds a node of the domain, which is one of ours."""
+    return any(node.domain == domain for node in onnx_model.our_nodes(_load(model)))
 
 
 def check_model(model: str | os.PathLike[str] | bytes, with_plugin: bool = True) -> None:

@@ -20,7 +20,7 @@ from myops.ort.feeds import Arrays, check_run, model_inputs, runner
 from myops.ort.profile_report import NodeRow, OpRow, Profile
 from myops.ort.session import session
 from myops.ort.trace import WHERE, Call, Trace, read
-from myops.spec import DOMAIN
+from myops.spec import SPECS
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -76,7 +76,7 @@ def node_rows(trace: Trace, ours: Mapping[str, set[str]], copy_gbps: float) -> l
 
     Args:
         trace: calls of the runs that count.
-        ours: operator -> names of the nodes that are in our domain.
+        ours: operator -> names of the nodes that are in our domains.
         copy_gbps: what the machine reaches copying memory, in GB/s.
     """
     groups: dict[Any, list[Call]] = defaultdict(list)
@@ -84,6 +84,7 @@ def node_rows(trace: Trace, ours: Mapping[str, set[str]], copy_gbps: float) -> l
         groups[(call.inside, call.name, call.op, call.provider)].append(call)
     runs = max(1, len(trace.runs_us))
     whole = sum(call.self_us for call in trace.calls) or 1.0
+    domains = {spec.name: spec.namespace for spec in SPECS}
     rows = []
     for (inside, name, op, provider), calls in groups.items():
         own = sum(call.self_us for call in calls)
@@ -102,7 +103,7 @@ def node_rows(trace: Trace, ours: Mapping[str, set[str]], copy_gbps: float) -> l
             NodeRow(
                 name=name,
                 op=op,
-                domain=DOMAIN if mine else "",
+                domain=domains.get(op, "") if mine else "",
                 ours=mine,
                 provider=provider,
                 inside="/".join(inside),

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from myops import _build_info
+from myops import _build_info, registry
 from myops._errors import LibraryError, MissingPackageError, ModelError, UsageError
 from myops._library import ort_library
-from myops.spec import DOMAIN
+from myops.spec import DOMAIN, SPECS
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -160,9 +160,10 @@ def session(
         A normal session.
 
     Raises:
-        ModelError: a node of the ``myops`` domain is not what the plugin offers (name, case of the
-            domain, version, dtype, attribute), or ONNX Runtime refuses the model. The check of the
-            nodes needs the ``onnx`` package and is left out where that is not installed.
+        ModelError: a node of the ``myops`` domain, or of a registered package's, is not what its
+            plugin offers (name, case of the domain, version, dtype, attribute), or ONNX Runtime
+            refuses the model. The check of the nodes needs the ``onnx`` package and is left out
+            where that is not installed.
         LibraryError: the plugin is missing or not usable, it has no CUDA kernels for a CUDA
             session, or a provider does not start.
         UsageError: an argument is not usable.
@@ -172,6 +173,8 @@ def session(
     options = _options(ort, intra_op_num_threads, graph_optimization_level, profile)
     if plugin is not False:
         register(options, None if plugin is True else plugin)
+        for other in registry.plugins():
+            register(options, other)
     if not isinstance(model, bytes) and not Path(model).is_file():
         raise ModelError(WHERE, "the model file should exist", os.fspath(model), "Check the path")
     _check_nodes(model, with_plugin=plugin is not False)
@@ -184,7 +187,7 @@ def session(
     except Exception as error:
         text = " ".join(str(error).split())
         remedy = "Check the model with onnx.checker, and its opset against the runtime's"
-        if plugin is False and f"{DOMAIN}:" in text:
+        if plugin is False and any(f"{domain}:" in text for domain in SPECS.namespaces()):
             remedy = "Leave out plugin=False, or export the model with mode='portable'"
         raise ModelError(
             WHERE,
@@ -214,7 +217,7 @@ def _check_cuda_kernels(model: str | os.PathLike[str] | bytes) -> None:
         from myops.ort import check
     except ImportError:  # the nodes cannot be read without onnx
         return
-    if check.has_our_nodes(model):
+    if check.has_nodes(model, DOMAIN):
         raise LibraryError(
             WHERE,
             "a CUDA session needs a plugin with CUDA kernels",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from myops import __version__, _fatbin
+from myops import __version__, _fatbin, registry
 from myops._errors import LibraryError, ModelError, MyopsError
 from myops._library import ort_library
 from myops.onnx import model as onnx_model
@@ -144,6 +144,7 @@ def make_bundle(
     """Packs a model into a folder that needs nothing but numpy and onnxruntime.
 
     The folder holds the model with its external data, the plugin where the model has nodes for it,
+    and those of other packages likewise,
     golden results, ``manifest.json``, and the scripts ``check.py`` and ``run.py``. It may be moved
     and copied anywhere; no file names a path of this machine. It is written beside ``output``,
     checked by its own ``check.py``, then moved there.
@@ -179,6 +180,10 @@ def make_bundle(
         if plugin is not None or onnx_model.our_nodes(model):
             library = _copy_plugin(plugin, home)
             places[library] = Path(plugin) if plugin is not None else ort_library()
+        others = []
+        for other in registry.plugins_of({n.domain for n in onnx_model.our_nodes(model)}):
+            others.append(_copy_plugin(other, home))
+            places[others[-1]] = other
         on_step("golden results")
         with _named_as_given(places):
             meta = golden.make_golden(
@@ -191,7 +196,7 @@ def make_bundle(
             config = triton.config(
                 model,
                 name,
-                library.name if library is not None else None,
+                [file.name for file in (library, *others) if file is not None],
                 max_batch_size,
                 lambda: measured.why_rows_differ(library),
             )
@@ -213,6 +218,7 @@ def make_bundle(
                 )
                 | {"notes_with_paths_removed": removed},
                 "plugin": None if library is None else _about_plugin(library, folder),
+                "other_plugins": [_about_plugin(other, folder) for other in others],
                 "truth": meta["truth"],
                 "outputs": measured.judged(),
             },

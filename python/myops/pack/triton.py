@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,7 +164,7 @@ def why_rows_differ(
 def config(
     model: ModelProto,
     name: str,
-    plugin: str | None,
+    plugins: Sequence[str],
     max_batch_size: int,
     why_not: Callable[[], str],
 ) -> Config:
@@ -173,7 +173,7 @@ def config(
     Args:
         model: the model.
         name: what Triton shall call it.
-        plugin: file name of the op library; none if None. Without a slash, so that the system's
+        plugins: file names of the op libraries. Without a slash, so that the system's
             loader looks for it where LD_LIBRARY_PATH says, and the repository may lie anywhere.
         max_batch_size: the most requests to put together.
         why_not: says why rows may not be put together, empty if they may; asked only where the
@@ -194,6 +194,7 @@ def config(
     )
     if size:
         text += "dynamic_batching { }\n"
-    if plugin is not None:
-        text += f"model_operations {{ op_library_filename: [ {json.dumps(plugin)} ] }}\n"
+    if plugins:
+        names = ", ".join(map(json.dumps, plugins))
+        text += f"model_operations {{ op_library_filename: [ {names} ] }}\n"
     return Config(name, text, size, reason)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import ModelProto, NodeProto
 
-from myops.spec import DOMAIN, SPECS
+from myops.spec import SPECS
 from myops.verify.bisect import Bisection, finding, save
 from myops.verify.compare import Tolerance, compare, is_float
 from myops.verify.float64 import evaluate_model, initial_values, prepared
@@ -29,8 +29,6 @@ PARTY = "the file in float64"
 _LITTLE = 0.05  # relative to the largest value
 _ENOUGH = 8  # elements that do not resemble each other by chance
 
-_SPECS = {spec.name: spec for spec in SPECS}
-
 
 def _resembles(value: npt.NDArray[Any], other: npt.NDArray[Any] | None) -> bool:
     """Whether the one is the other gone a little wrong."""
@@ -42,7 +40,7 @@ def _resembles(value: npt.NDArray[Any], other: npt.NDArray[Any] | None) -> bool:
 
 def _attributes_note(node: NodeProto, calls: list[tuple[str, dict[str, float]]]) -> str:
     """That torch calls the operator with other attribute values only."""
-    spec = _SPECS.get(node.op_type) if node.domain == DOMAIN else None
+    spec = SPECS.of_node(node.domain, node.op_type)
     if spec is None or not spec.attributes:
         return ""
     here = spec.defaults() | {a.name: a.f for a in node.attribute}

@@ -20,7 +20,7 @@ from onnx import numpy_helper as onnx_arrays
 
 from myops._errors import ModelError
 from myops.onnx import model as onnx_model
-from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS, OpSpec
+from myops.spec import DOMAIN_VERSION, SPECS, OpSpec
 from myops.verify.compare import is_float
 
 Value = Any
@@ -117,9 +117,10 @@ def _operator(spec: OpSpec) -> type:
         results = spec.reference(*wide, **values)
         return results if isinstance(results, tuple) else (results,)
 
-    return type(spec.name, (OpRun,), {"op_domain": DOMAIN, "_run": run})
+    return type(spec.name, (OpRun,), {"op_domain": spec.namespace, "_run": run})
 
 
+@functools.cache
 def _batch_normalization() -> type:
     """For inference. onnx's own computes the statistics of the batch wherever there is a momentum,
     which before opset 14 is everywhere."""
@@ -146,9 +147,15 @@ def _batch_normalization() -> type:
     return type("BatchNormalization", (OpRun,), {"op_domain": "", "_run": run})
 
 
-@functools.cache
-def _operators() -> tuple[type, ...]:
-    return (_batch_normalization(), *(_operator(spec) for spec in SPECS))
+# By identity, which the entry keeps from being given to another one.
+_known: dict[int, tuple[OpSpec, type]] = {}
+
+
+def _operators() -> list[type]:
+    for spec in SPECS:
+        if id(spec) not in _known:
+            _known[id(spec)] = (spec, _operator(spec))
+    return [_batch_normalization(), *(_known[id(spec)][1] for spec in SPECS)]
 
 
 def outer_names(node: NodeProto) -> list[str]:
@@ -178,7 +185,9 @@ class Float64:
 
     def __init__(self, model: ModelProto) -> None:
         self._imports = {entry.domain: entry.version for entry in model.opset_import}
-        self._imports.setdefault(DOMAIN, DOMAIN_VERSION)
+        for domain in SPECS.namespaces():
+            self._imports.setdefault(domain, DOMAIN_VERSION)
+        self._operators = _operators()
 
     def prepare(self, node: NodeProto) -> Evaluate:
         """A function from the values of ``outer_names(node)`` to those of ``node.output``, which
@@ -193,7 +202,7 @@ class Float64:
         )
         imports = [helper.make_opsetid(*entry) for entry in self._imports.items()]
         model = helper.make_model(graph, opset_imports=imports)
-        evaluator = ReferenceEvaluator(model, new_ops=list(_operators()))
+        evaluator = ReferenceEvaluator(model, new_ops=self._operators)
 
         def evaluate(values: Mapping[str, Value]) -> list[Value]:
             feeds = {name: as_float64(values[name]) for name in outer_names(node)}
@@ -250,8 +259,9 @@ def _is_sorted(graph: GraphProto) -> bool:
 
 def prepared(model: ModelProto) -> ModelProto:
     """The model with its nodes in topological order and every model-local function other than those
-    of our domain inlined; itself where it is so already."""
-    keep = [(f.domain, f.name) for f in model.functions if f.domain == DOMAIN]
+    of our domains inlined; itself where it is so already."""
+    domains = SPECS.namespaces()
+    keep = [(f.domain, f.name) for f in model.functions if f.domain in domains]
     result = model
     if len(keep) != len(model.functions):
         from onnx import inliner

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from myops import __version__, _build_info
+from myops import __version__, _build_info, registry
 from myops._errors import LibraryError, ModelError, MyopsError
 from myops.verify import golden_file
 from myops.verify.compare import Tolerance, compare
@@ -199,11 +199,13 @@ def make_golden(
             "scale": run.scales.get(name, 0.0),
             "max_abs_when_made": row.comparison.max_abs,
         }
+    others = registry.plugins_of({node.domain for node in onnx_model.our_nodes(run.proto)})
     plugin_file = Path(plugin) if plugin is not None else ort_library()
     meta = {
         "model": _describe(path),
         "weights": [_describe(path.parent / name, name) for name in _weight_files(path)],
         "plugin": _describe(plugin_file) if needs_plugin else None,
+        "other_plugins": [_describe(other) for other in others],
         "truth": run.report.truth,
         "precision": run.precision,
         "tolerance": run.relative,
@@ -270,6 +272,22 @@ def _installed_plugin(wanted: Mapping[str, Any]) -> Checksum:
     return Checksum("plugin", str(path), True, text)
 
 
+def _other_plugin(wanted: Mapping[str, Any]) -> Checksum:
+    """That of another package, which may be another build, too."""
+    found = next((path for path in registry.plugins() if path.name == wanted["name"]), None)
+    if found is None:
+        error = LibraryError(
+            WHERE,
+            f"the package of {wanted['name']} should be installed, and imported",
+            "none registered",
+            "Install and import it here: the model has nodes of its operators",
+        )
+        return Checksum("plugin", wanted["name"], False, str(error))
+    same = sha256(found) == wanted["sha256"]
+    text = "" if same else "another build than the results were made with"
+    return Checksum("plugin", str(found), True, text)
+
+
 def check_golden(
     golden: str | os.PathLike[str],
     model: str | os.PathLike[str],
@@ -309,6 +327,7 @@ def check_golden(
         result.files.append(_checksum("plugin", Path(plugin), meta["plugin"]))
     elif meta["plugin"] is not None:
         result.files.append(_installed_plugin(meta["plugin"]))
+    result.files += [_other_plugin(wanted) for wanted in meta["other_plugins"]]
     if all(file.ok for file in result.files):
         needed = False if meta["plugin"] is None else plugin
         result.report = _numbers(path, meta, arrays, needed, tolerance)

@@ -16,14 +16,14 @@ from onnx import ModelProto, TensorProto
 from myops._errors import ModelError
 from myops.onnx import model as onnx_model
 from myops.onnx.inputs import load_inputs
-from myops.spec import DOMAIN
+from myops.spec import SPECS
 from myops.verify import hints
 from myops.verify.bisect import Bisection, bisect
 from myops.verify.bisect_file import PARTY as FILE
 from myops.verify.bisect_file import bisect_file
 from myops.verify.compare import Comparison, Tolerance, compare
 from myops.verify.float64 import evaluate_model, prepared
-from myops.verify.operators import has_torch, operator_rows, operators_in
+from myops.verify.operators import operator_rows, operators_in, torch_has
 from myops.verify.parties import ALONE, PLUGIN, REFERENCE, Party, one_line, onnx_parties
 from myops.verify.report import Report, Row
 from myops.verify.scales import result_scales
@@ -97,7 +97,7 @@ class Verification:
         """Layer 1: the operators the model uses, with its attribute values."""
         for spec, dtype, attributes in operators_in(self.proto):
             self.on_step(f"{spec.name}, {dtype}")
-            rows = operator_rows(spec, dtype, attributes, self.parties[:1], has_torch())
+            rows = operator_rows(spec, dtype, attributes, self.parties[:1], torch_has(spec))
             self.report.rows.extend(rows)
 
     def _file_in_float64(self) -> list[npt.NDArray[Any]] | None:
@@ -149,7 +149,8 @@ class Verification:
         self.report.truth = "the file in float64"
         if self.failure and precise is not None:
             self.report.truth = "the torch model in float64"
-        portable = {f.name for f in self.proto.functions if f.domain == DOMAIN}
+        domains = SPECS.namespaces()
+        portable = {f.name for f in self.proto.functions if f.domain in domains}
         missing = {node.op_type for node in onnx_model.our_nodes(self.proto)} - portable
         ran: list[tuple[Party, list[npt.NDArray[Any]] | None, str]] = []
         for party in self.parties:

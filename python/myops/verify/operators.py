@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from onnx import ModelProto, TensorProto, helper
 
-from myops import _build_info
+from myops import _build_info, registry
 from myops.onnx import functions
 from myops.onnx import model as onnx_model
-from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS, OpSpec
+from myops.spec import DOMAIN_VERSION, SPECS, OpSpec
 from myops.verify.compare import Comparison, Tolerance, compare, truth_type
 from myops.verify.parties import Party, one_line, onnx_parties
 from myops.verify.report import Report, Row
@@ -84,6 +84,8 @@ def sample(spec: OpSpec, dtype: str) -> list[npt.NDArray[Any]]:
     times an underflown value gives depends on the precision.
     """
     rng = np.random.default_rng(0)
+    if spec.sample is not None:
+        return [round_to(values, dtype) for values in spec.sample(rng)]
     if spec.kind == "norm":
         return _sample_rows(spec, dtype, rng)
     if dtype in ("float16", "bfloat16"):
@@ -108,6 +110,9 @@ def sample(spec: OpSpec, dtype: str) -> list[npt.NDArray[Any]]:
 
 def attribute_sets(spec: OpSpec) -> Iterator[dict[str, float]]:
     """The defaults, where float32 holds them exactly, and other such values."""
+    if spec.kind == "custom":
+        yield spec.defaults()
+        return
     if spec.kind == "norm":
         for value in (2.0**-20, 2.0**-10):
             yield {a.name: value for a in spec.attributes}
@@ -132,7 +137,9 @@ def one_node_model(spec: OpSpec, dtype: str, attributes: Mapping[str, Any]) -> M
     node_inputs = [f"{name}_cast" if cast else name for name in spec.inputs]
     inner = [f"{name}_cast" if cast else name for name in spec.outputs]
     nodes.append(
-        helper.make_node(spec.name, node_inputs, inner, name="node", domain=DOMAIN, **attributes)
+        helper.make_node(
+            spec.name, node_inputs, inner, name="node", domain=spec.namespace, **attributes
+        )
     )
     if cast:
         nodes += [
@@ -143,13 +150,19 @@ def one_node_model(spec: OpSpec, dtype: str, attributes: Mapping[str, Any]) -> M
     dims = dict.fromkeys((*spec.inputs, *spec.outputs), rows)
     if spec.kind == "norm":
         dims[spec.inputs[-1]] = ["width"]
+    if spec.sample is not None:
+        arrays = spec.sample(np.random.default_rng(0))
+        results = spec.reference(*arrays, **attributes)
+        results = results if isinstance(results, tuple) else (results,)
+        for name, array in zip(dims, (*arrays, *results), strict=True):
+            dims[name] = [f"{name}_{i}" for i in range(array.ndim)]
     graph = helper.make_graph(
         nodes,
         spec.name,
         [helper.make_tensor_value_info(name, outer_type, dims[name]) for name in spec.inputs],
         [helper.make_tensor_value_info(name, outer_type, dims[name]) for name in spec.outputs],
     )
-    imports = [helper.make_opsetid("", _OPSET), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
+    imports = [helper.make_opsetid("", _OPSET), helper.make_opsetid(spec.namespace, DOMAIN_VERSION)]
     model = helper.make_model(graph, opset_imports=imports, ir_version=9)
     functions.add_functions(model)
     return model
@@ -167,12 +180,10 @@ def run_torch(
     """The torch library's results, one after the other; bfloat16 in a float32 array."""
     import torch
 
-    from myops import _library
-
-    _library.load_torch_library()
+    import myops.functional  # noqa: F401  (the operators must exist)
 
     tensors = [torch.from_numpy(np.array(array)).to(getattr(torch, dtype)) for array in inputs]
-    results = getattr(getattr(torch.ops, DOMAIN), spec.torch_name)(*tensors, **attributes)
+    results = getattr(getattr(torch.ops, spec.namespace), spec.torch_name)(*tensors, **attributes)
     results = results if isinstance(results, tuple) else (results,)
     return _joined([(r.float() if dtype == "bfloat16" else r).numpy() for r in results])
 
@@ -185,6 +196,8 @@ def _same_bits(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
 
 def _finite(spec: OpSpec, inputs: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
     """Which results come from finite inputs only."""
+    if spec.kind == "custom":
+        return np.ones((), np.bool_)
     if spec.kind == "elementwise":
         return np.asarray(np.all([np.isfinite(array) for array in inputs], axis=0))
     # Runtimes square without care: rows whose squares stay in the exponent range.
@@ -216,10 +229,12 @@ def operator_rows(
     strict = Tolerance(ulp=allowed, absolute=spec.denormals * denormal)
     # Composed of standard operators, -inf gives NaN (-inf * 0): runtimes that do so are right.
     finite = _finite(spec, inputs)
+    # A function over whole tensors sums in an order of its own, which may cancel to either zero.
+    elements = spec.kind != "custom"
     ours = None
     if torch_too:
         ours = run_torch(spec, dtype, inputs, attributes)
-        first = compare(ours, truth, dtype, strict, signed_zeros=True)
+        first = compare(ours, truth, dtype, strict, signed_zeros=elements)
         yield Row(1, spec.name, detail, "torch library", dtype, first, strict, True)
     model = one_node_model(spec, dtype, attributes)
     for party in parties:
@@ -231,9 +246,13 @@ def operator_rows(
         except Exception as error:  # a party that cannot run is a row, not the end
             comparison, same, note = None, None, one_line(error)
         else:
-            judged = slice(None) if party.ours else finite
+            judged = slice(None) if party.ours or not elements else finite
             comparison = compare(
-                result[judged], truth[judged], dtype, tolerance, signed_zeros=party.ours
+                result[judged],
+                truth[judged],
+                dtype,
+                tolerance,
+                signed_zeros=party.ours and elements,
             )
             note = ""
             same = _same_bits(result, ours) if party.ours and ours is not None else None
@@ -280,8 +299,9 @@ def verify_operators(
             on_operator(spec.name)
         for dtype in dtypes or _build_info.dtypes:
             for attributes in attribute_sets(spec):
+                torch_too = torch_has(spec)
                 report.rows.extend(
-                    operator_rows(spec, dtype, attributes, parties, has_torch(), max_ulp)
+                    operator_rows(spec, dtype, attributes, parties, torch_too, max_ulp)
                 )
     return report
 
@@ -291,17 +311,24 @@ def has_torch() -> bool:
     return importlib.util.find_spec("torch") is not None and bool(_build_info.torch_version)
 
 
+def torch_has(spec: OpSpec) -> bool:
+    """Whether the operator is there in torch to be judged."""
+    return has_torch() and registry.in_torch(spec)
+
+
 def operators_in(model: ModelProto, most: int = 8) -> list[tuple[OpSpec, str, dict[str, float]]]:
     """Which operators a model uses, in which dtypes, with which attribute values: up to ``most``
     sets of them per operator and dtype."""
     types = onnx_model.element_types(model)
-    specs = {spec.name: spec for spec in SPECS}
+    specs: dict[str, OpSpec] = {}
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     for node in onnx_model.our_nodes(model):
         dtype = onnx_model.DTYPES.get(types.get(node.input[0], 0))
-        if node.op_type not in specs or dtype is None:
+        spec = SPECS.of_node(node.domain, node.op_type)
+        if spec is None or dtype is None:
             continue
-        values = specs[node.op_type].defaults()
+        specs[spec.name] = spec
+        values = spec.defaults()
         values |= {a.name: a.f for a in node.attribute if a.name in values}
         sets = found.setdefault((node.op_type, dtype), [])
         if values not in sets and len(sets) < most:

@@ -11,7 +11,7 @@ import numpy as np
 from onnx import GraphProto, NodeProto
 
 from myops.onnx import model as onnx_model
-from myops.spec import DOMAIN
+from myops.spec import SPECS
 from myops.verify.tolerances import largest_size
 from myops.verify.trace import Step
 
@@ -29,7 +29,9 @@ _PASSING_ON = frozenset(
 def natural_scale(step: Step) -> float:
     """That of one node, 0 for nodes that are no approximations."""
     sizes = [largest_size(v) for v in step.inputs.values() if isinstance(v, np.ndarray)]
-    if step.node.domain == DOMAIN or step.node.op_type in _UP_TO_INPUT:
+    spec = SPECS.of_node(step.node.domain, step.node.op_type)
+    elements = spec is not None and spec.kind != "custom"
+    if elements or step.node.op_type in _UP_TO_INPUT:
         return float(np.prod(sizes))
     return 1.0 if step.node.op_type in _UP_TO_ONE else 0.0
 

@@ -18,10 +18,10 @@ import onnx
 from myops._errors import MyopsError, UsageError
 from myops.onnx import functions
 from myops.onnx import model as onnx_model
-from myops.spec import DOMAIN, SPECS, OpSpec
+from myops.spec import SPECS, OpSpec
 from myops.verify import gradients
 from myops.verify.model import TORCH, Verification
-from myops.verify.operators import attribute_sets, has_torch, operator_rows, operators_in
+from myops.verify.operators import attribute_sets, has_torch, operator_rows, operators_in, torch_has
 from myops.verify.parties import PLUGIN
 from myops.verify.report import Report
 from myops.verify.tolerances import MODEL_TOLERANCE, largest_size
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 FORWARD = "forward and gradient"
 STRUCTURE = "exported structure"
 ALIGNMENT = "ONNX Runtime alignment"
+
+_ARGUMENTS = ("first", "second", "third", "fourth")
 
 OnStep = Callable[[str], object]
 
@@ -97,6 +99,8 @@ def _check_forward(
     rows = Report()
     derived: list[tuple[str, dict[str, float]]] = []
     for spec, dtype, attributes in cases:
+        if not torch_has(spec):
+            continue
         on_step(f"{spec.name}, {dtype}")
         rows.rows.extend(operator_rows(spec, dtype, dict(attributes), [], True))
         if (spec.name, attributes) not in derived:
@@ -138,14 +142,16 @@ def _align(line: Line, run: Verification, same_bits: bool) -> None:
 
 
 def _operator_module(spec: OpSpec, attributes: Mapping[str, float]) -> torch.nn.Module:
-    """The operator alone, of up to three arguments."""
+    """The operator alone, of arguments named ``_ARGUMENTS``."""
     import torch
 
-    operator = getattr(getattr(torch.ops, DOMAIN), spec.torch_name)
+    operator = getattr(getattr(torch.ops, spec.namespace), spec.torch_name)
 
     class Operator(torch.nn.Module):
-        def forward(self, first: Any, second: Any = None, third: Any = None) -> Any:
-            given = [value for value in (first, second, third) if value is not None]
+        def forward(
+            self, first: Any, second: Any = None, third: Any = None, fourth: Any = None
+        ) -> Any:
+            given = [value for value in (first, second, third, fourth) if value is not None]
             return operator(*given, **attributes)
 
     return Operator()
@@ -158,11 +164,12 @@ def _operator_inputs(spec: OpSpec) -> dict[str, torch.Tensor]:
     shapes: list[tuple[int, ...]] = [(3, 16)] * len(spec.inputs)
     if spec.kind == "norm":
         shapes[-1] = (16,)
-    names = ("first", "second", "third")
-    return {
-        name: torch.randn(shape, generator=generator)
-        for name, shape in zip(names, shapes, strict=False)
-    }
+    if spec.sample is not None:
+        arrays = spec.sample(np.random.default_rng(0))
+        tensors = [torch.from_numpy(np.asarray(array, np.float32)) for array in arrays]
+    else:
+        tensors = [torch.randn(shape, generator=generator) for shape in shapes]
+    return dict(zip(_ARGUMENTS, tensors, strict=False))
 
 
 def check_operators(on_step: OnStep = lambda text: None) -> Check:
@@ -176,9 +183,11 @@ def check_operators(on_step: OnStep = lambda text: None) -> Check:
     from myops.onnx import export
 
     forward, structure, alignment = _lines()
+    # Another package may have a plugin only.
+    specs = [spec for spec in SPECS if torch_has(spec)]
     cases = [
         (spec, dtype, attributes)
-        for spec in SPECS
+        for spec in specs
         for dtype in _build_info.dtypes
         for attributes in attribute_sets(spec)
     ]
@@ -190,24 +199,25 @@ def check_operators(on_step: OnStep = lambda text: None) -> Check:
         alignment.problems.append(reason)
         return Check("operators", [forward, structure, alignment])
     with tempfile.TemporaryDirectory() as folder:
-        for spec in SPECS:
+        for spec in specs:
             on_step(f"export of {spec.name}")
             path = Path(folder) / f"{spec.torch_name}.onnx"
             attributes = list(attribute_sets(spec))[-1]
             module, inputs = _operator_module(spec, attributes), _operator_inputs(spec)
-            dynamic = {"first": {0: "rows"}} if len(inputs) == 1 else None
+            alone = len(inputs) == 1 and spec.kind != "custom"
+            dynamic = {"first": {0: "rows"}} if alone else None
             with _problems_of(structure):
                 report = export(module, tuple(inputs.values()), path, dynamic=dynamic)
                 structure.problems += _structure(path, {spec.name: 1})
-                if report.nodes != [f"{DOMAIN}::{spec.name}"]:
+                if report.nodes != [f"{spec.namespace}::{spec.name}"]:
                     structure.problems.append(f"{spec.name}: exported as {report.nodes}")
             if path.is_file():
                 with _problems_of(alignment):
                     arrays = {name: value.numpy() for name, value in inputs.items()}
                     run = Verification(path, module, arrays, None, None, None)
                     _align(alignment, run, same_bits=True)
-    structure.text = f"{len(SPECS)} exports with one node and one function each"
-    alignment.text = f"{len(SPECS)} files, with the plugin the bits of torch"
+    structure.text = f"{len(specs)} exports with one node and one function each"
+    alignment.text = f"{len(specs)} files, with the plugin the bits of torch"
     return Check("operators", [forward, structure, alignment])
 
 
@@ -218,7 +228,8 @@ def _structure(path: Path, expected: Mapping[str, int] | None = None) -> list[st
     problems: list[str] = []
     model = onnx_model.load(path, weights=False)
     ours = Counter(node.op_type for node in onnx_model.our_nodes(model))
-    held = {f.name for f in model.functions if f.domain == DOMAIN}
+    domains = SPECS.namespaces()
+    held = {f.name for f in model.functions if f.domain in domains}
     try:
         check_model(path)
     except MyopsError as error:
@@ -240,8 +251,8 @@ def _structure(path: Path, expected: Mapping[str, int] | None = None) -> list[st
 
 def _node_text(path: Path) -> str:
     model = onnx_model.load(path, weights=False)
-    ours = Counter(node.op_type for node in onnx_model.our_nodes(model))
-    counts = ", ".join(f"{n} {DOMAIN}::{name}" for name, n in ours.items()) or "none of ours"
+    ours = Counter(f"{node.domain}::{node.op_type}" for node in onnx_model.our_nodes(model))
+    counts = ", ".join(f"{n} {name}" for name, n in ours.items()) or "none of ours"
     total = sum(1 for _ in onnx_model.nodes(model.graph))
     return f"{total} nodes, {counts}, opset {onnx_model.opset(model)}"
 

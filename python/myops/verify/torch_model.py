@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from myops.spec import DOMAIN, SPECS
+from myops.onnx.calls import our_operator
 
 if TYPE_CHECKING:
     import torch
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-
-_OURS = {f"{DOMAIN}::{spec.torch_name}": spec for spec in SPECS}
 
 
 def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
@@ -93,7 +91,7 @@ class Trace:
                 self, function: Any, types: Any, args: Any = (), kwargs: Any = None
             ) -> Any:
                 result = function(*args, **(kwargs or {}))
-                spec = _OURS.get(function.name())
+                spec = our_operator(function)
                 if spec is not None:
                     names = list(spec.defaults())
                     given = dict(zip(names, args[len(spec.inputs) :], strict=False))

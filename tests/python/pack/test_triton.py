@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +30,8 @@ def _model(node: onnx.NodeProto, inputs, outputs, opset: int = 18) -> onnx.Model
     return helper.make_model(graph, opset_imports=imports, ir_version=9)
 
 
-def _config(model: onnx.ModelProto, plugin: str | None = None, why: str = "") -> triton.Config:
-    return triton.config(model, "net", plugin, 16, lambda: why)
+def _config(model: onnx.ModelProto, plugins: Sequence[str] = (), why: str = "") -> triton.Config:
+    return triton.config(model, "net", plugins, 16, lambda: why)
 
 
 FLOAT = TensorProto.FLOAT

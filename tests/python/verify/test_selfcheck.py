@@ -36,7 +36,7 @@ def file(tmp_path_factory) -> Path:
 @pytest.fixture
 def few(monkeypatch) -> pytest.MonkeyPatch:
     """One operator, with one value of its attribute."""
-    monkeypatch.setattr(selfcheck, "SPECS", SPECS[:1])
+    monkeypatch.setattr(SPECS, "_specs", list(SPECS[:1]))
     monkeypatch.setattr(selfcheck, "attribute_sets", lambda spec: iter([{"beta": 1.75}]))
     return monkeypatch
 

@@ -7,6 +7,12 @@
 #include <cstdint>
 #include <string_view>
 
+// The namespace of the operators in torch and their domain in ONNX. Projects of their own define
+// another one for their copies of torch library and plugin.
+#ifndef MYOPS_NAMESPACE
+#define MYOPS_NAMESPACE "myops"
+#endif
+
 namespace myops {
 
 /// Storage type of a tensor. f16 and bf16 compute in f32 and round once (nearest-even).

@@ -17,7 +17,7 @@ from myops.onnx.inject.graph import Scope, label
 from myops.onnx.inject.match import Match
 from myops.onnx.inject.matcher import Matcher
 from myops.onnx.inject.patterns import Pattern, patterns
-from myops.spec import DOMAIN, OpSpec
+from myops.spec import SPECS, OpSpec
 
 CUSTOM = "custom"
 NATIVE = "native"
@@ -102,11 +102,12 @@ class Finder:
     ) -> None:
         self.scope, self.base, self.allow = scope, base, allow_numeric_change
         self._by_root = _by_root(operators)
+        self._domains = SPECS.namespaces()
 
     def _at(self, matcher: Matcher, index: int) -> Iterator[Candidate]:
         """The best candidate of each operator that ends in one node."""
         node = self.scope.nodes[index]
-        if node.domain == DOMAIN or not node.output or not node.output[0]:
+        if node.domain in self._domains or not node.output or not node.output[0]:
             return
         seen: dict[str, Candidate] = {}
         for pattern in self._by_root.get(node.op_type, ()):

@@ -14,7 +14,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from myops.onnx import model as onnx_model
 from myops.onnx.inject.tensor_types import Types, infer
-from myops.spec import DOMAIN
+from myops.spec import SPECS
 
 # Below this version every initializer is a graph input, too, and none can be overridden.
 _OVERRIDABLE_SINCE_IR = 4
@@ -139,7 +139,7 @@ def scopes(model: ModelProto) -> list[Scope]:
     opset = onnx_model.opset(model) or 1
     found = list(_scope(model.graph, None, "", opset, main, model.ir_version))
     for number, function in enumerate(model.functions):
-        if function.domain == DOMAIN:
+        if function.domain in SPECS.namespaces():
             continue
         version = next((e.version for e in function.opset_import if e.domain == ""), opset)
         path = f"function {function.domain}::{function.name}"

@@ -7,8 +7,7 @@ Products and sums are flat: ``x / 2 * y`` is the product of ``x`` and ``y`` with
 
 from __future__ import annotations
 
-import functools
-import itertools
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from myops.onnx.functions import BodyBuilder
-from myops.spec import SPECS, OpSpec
+from myops.spec import DOMAIN, SPECS, OpSpec
 
 
 @dataclass(frozen=True)
@@ -215,14 +214,29 @@ def from_spelling(spec: OpSpec, spelling: Callable[..., Any]) -> Pattern:
     return Pattern(spec, root, _roots(root), len(builder.nodes))
 
 
-@functools.cache
+def _of_operator(spec: OpSpec) -> list[Pattern]:
+    bodies = [spec.body, *filter(None, [spec.body_float64]), *spec.spellings]
+    try:
+        return [from_spelling(spec, body) for body in bodies]
+    except (ValueError, IndexError, KeyError) as error:
+        if spec.namespace == DOMAIN:
+            raise
+        # Another package's body may be more than the normal form can say.
+        warnings.warn(f"inject does not look for {spec.name}: {error}", stacklevel=2)
+        return []
+
+
+# By identity, which the entry keeps from being given to another one.
+_known: dict[int, tuple[OpSpec, list[Pattern]]] = {}
+
+
 def patterns() -> tuple[Pattern, ...]:
-    """All spellings of all operators, the longest first."""
-    found = []
+    """All spellings of all operators on elements or rows, the longest first."""
+    found: list[Pattern] = []
     for spec in SPECS:
-        found.append(from_spelling(spec, spec.body))
-        if spec.body_float64 is not None:
-            found.append(from_spelling(spec, spec.body_float64))
-        found += [from_spelling(spec, spelling) for spelling in spec.spellings]
-    order = itertools.count()
-    return tuple(sorted(found, key=lambda pattern: (-pattern.size, next(order))))
+        if spec.kind == "custom":
+            continue
+        if id(spec) not in _known:
+            _known[id(spec)] = (spec, _of_operator(spec))
+        found += _known[id(spec)][1]
+    return tuple(sorted(found, key=lambda pattern: -pattern.size))  # which keeps equals in order

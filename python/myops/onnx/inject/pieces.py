@@ -24,7 +24,7 @@ from myops.onnx.inject.files import Workspace
 from myops.onnx.inject.matcher import Matcher
 from myops.onnx.inject.rewrite import replacement
 from myops.onnx.inject.safety import HALVES
-from myops.spec import DOMAIN, DOMAIN_VERSION
+from myops.spec import DOMAIN_VERSION
 from myops.verify.compare import Tolerance, compare
 
 WHERE = "myops.onnx.inject"
@@ -76,8 +76,9 @@ def _imports(candidate: Candidate, model: ModelProto) -> list[onnx.OperatorSetId
     while scope.parent is not None:
         scope = scope.parent
     held = scope.proto.opset_import if isinstance(scope.proto, FunctionProto) else ()
-    entries = [e for e in (held or model.opset_import) if e.domain != DOMAIN]
-    return [*entries, helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
+    domain = candidate.spec.namespace
+    entries = [e for e in (held or model.opset_import) if e.domain != domain]
+    return [*entries, helper.make_opsetid(domain, DOMAIN_VERSION)]
 
 
 def _closure(candidate: Candidate, base: str) -> tuple[list[NodeProto], list[TensorProto]]:
@@ -135,7 +136,8 @@ def _model(
         opset_imports=_imports(candidate, model),
         ir_version=max(model.ir_version, _LEAST_IR),
     )
-    if candidate.choice == CUSTOM and any(node.domain == DOMAIN for node in nodes):
+    domain = candidate.spec.namespace
+    if candidate.choice == CUSTOM and any(node.domain == domain for node in nodes):
         opset = onnx_model.opset(made) or 1
         made.functions.append(functions.function_proto(candidate.spec, [kind], opset))
     return made

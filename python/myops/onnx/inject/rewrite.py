@@ -5,6 +5,7 @@ order, metadata, annotations."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
@@ -13,9 +14,8 @@ from myops.onnx import model as onnx_model
 from myops.onnx.inject import native
 from myops.onnx.inject.candidates import CUSTOM, Candidate
 from myops.onnx.inject.graph import Scope
-from myops.spec import DOMAIN, DOMAIN_VERSION, SPECS, OpSpec
+from myops.spec import DOMAIN_VERSION, SPECS, OpSpec
 
-_SPECS = {spec.name: spec for spec in SPECS}
 # What only prepares a value: without a reader it is dead.
 _PREPARES = ("Constant", "Identity", "Cast", "DequantizeLinear")
 
@@ -32,8 +32,9 @@ def _containers(graph: GraphProto | FunctionProto) -> Iterator[GraphProto | Func
 def containers(model: ModelProto) -> list[GraphProto | FunctionProto]:
     """The graphs and functions of a model in the order of ``graph.scopes``."""
     found = list(_containers(model.graph))
+    domains = SPECS.namespaces()
     for function in model.functions:
-        if function.domain != DOMAIN:
+        if function.domain not in domains:
             found += _containers(function)
     return found
 
@@ -59,7 +60,7 @@ def custom_node(
     name: str,
 ) -> NodeProto:
     """Our node, with all attributes written."""
-    node: NodeProto = helper.make_node(spec.name, inputs, outputs, name=name, domain=DOMAIN)
+    node: NodeProto = helper.make_node(spec.name, inputs, outputs, name=name, domain=spec.namespace)
     for attribute in spec.attributes:
         value = float(parameters.get(attribute.name, attribute.default))
         node.attribute.append(helper.make_attribute(attribute.name, value))
@@ -72,7 +73,7 @@ def replacement(candidate: Candidate) -> list[NodeProto]:
     scope, spec = candidate.scope, candidate.spec
     site = candidate.site(candidate.choice)
     before = scope.nodes[site.last]
-    name = before.name or f"{DOMAIN}_{spec.name}_{site.outputs[0]}"
+    name = before.name or f"{spec.namespace}_{spec.name}_{site.outputs[0]}"
     parameters = candidate.match.parameters
     if candidate.choice == CUSTOM:
         made = [custom_node(spec, site.inputs, site.outputs, parameters, name)]
@@ -177,30 +178,31 @@ def _edit(container: GraphProto | FunctionProto, candidates: Sequence[Candidate]
         _without(container, name, gone)
 
 
-def _element_types(model_scopes: Sequence[Scope], chosen: Sequence[Candidate]) -> dict[str, set]:
-    """Element types by operator, of new nodes and of those that were there."""
-    found: dict[str, set] = {}
+def _import(imports: Any, domain: str) -> None:
+    if not any(entry.domain == domain for entry in imports):
+        imports.append(helper.make_opsetid(domain, DOMAIN_VERSION))
+
+
+def _add_functions(
+    model: ModelProto, model_scopes: Sequence[Scope], chosen: Sequence[Candidate]
+) -> None:
+    """A function for each operator, for the element types of new nodes and of those that were
+    there."""
+    specs: dict[tuple[str, str], OpSpec] = {}
+    found: dict[tuple[str, str], set[int]] = {}
     for candidate in chosen:
-        kinds = found.setdefault(candidate.spec.name, set())
-        kinds.add(candidate.site(CUSTOM).element_type)
+        key = (candidate.spec.namespace, candidate.spec.name)
+        specs[key] = candidate.spec
+        found.setdefault(key, set()).add(candidate.site(CUSTOM).element_type)
     for scope in model_scopes:
         for node in scope.nodes:
-            if node.domain == DOMAIN and node.op_type in found:
-                found[node.op_type].add(scope.type_of(node.input[0]))
-    return {name: kinds - {0} for name, kinds in found.items()}
-
-
-def _import(imports: object, version: int = DOMAIN_VERSION) -> None:
-    if not any(entry.domain == DOMAIN for entry in imports):  # type: ignore[attr-defined]
-        imports.append(helper.make_opsetid(DOMAIN, version))  # type: ignore[attr-defined]
-
-
-def _add_functions(model: ModelProto, element_types: Mapping[str, set[int]]) -> None:
+            if (node.domain, node.op_type) in found:
+                found[node.domain, node.op_type].add(scope.type_of(node.input[0]))
     opset = onnx_model.opset(model) or 1
-    for name, kinds in element_types.items():
-        made = functions.function_proto(_SPECS[name], sorted(kinds), opset)
+    for key, kinds in found.items():
+        made = functions.function_proto(specs[key], sorted(kinds - {0}), opset)
         for i, function in enumerate(model.functions):
-            if (function.domain, function.name) == (DOMAIN, name):
+            if (function.domain, function.name) == key:
                 model.functions[i].CopyFrom(made)
                 break
         else:
@@ -230,14 +232,15 @@ def rewrite(
         _edit(places[number], by_scope[number])
     custom = [c for c in chosen if c.choice == CUSTOM]
     if custom:
-        _import(copy.opset_import)
         for candidate in custom:
+            domain = candidate.spec.namespace
+            _import(copy.opset_import, domain)
             outer = candidate.scope
             while outer.parent is not None:
                 outer = outer.parent
             if isinstance(outer.proto, FunctionProto):
                 for function in copy.functions:
                     if (function.domain, function.name) == (outer.proto.domain, outer.proto.name):
-                        _import(function.opset_import)
-        _add_functions(copy, _element_types(model_scopes, custom))
+                        _import(function.opset_import, domain)
+        _add_functions(copy, model_scopes, custom)
     return copy

@@ -12,7 +12,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, he
 
 from myops.onnx import model as onnx_model
 from myops.onnx.functions import add_pass_through_functions
-from myops.spec import DOMAIN
+from myops.spec import SPECS
 
 Dims = list[int | str | None]
 
@@ -116,7 +116,8 @@ def _body_types(model: ModelProto, function: FunctionProto, call: NodeProto, at:
             graph.input.append(helper.make_value_info(name, _value_type(actual, at)))
     copy = ModelProto(ir_version=model.ir_version, graph=graph)
     copy.opset_import.extend(function.opset_import)
-    copy.functions.extend(f for f in model.functions if f.domain != DOMAIN)
+    domains = SPECS.namespaces()
+    copy.functions.extend(f for f in model.functions if f.domain not in domains)
     types = _collect(_inferred(copy).graph)
     for name, actual in zip(function.input, call.input, strict=False):
         if actual in at.elements:
@@ -129,7 +130,10 @@ def infer(model: ModelProto) -> tuple[Types, list[Types]]:
     its calls. Element types that are unknown are absent."""
     copy = onnx_model.without_weights(model)
     main = _collect(_inferred(copy).graph)
-    numbers = {(f.domain, f.name): i for i, f in enumerate(model.functions) if f.domain != DOMAIN}
+    domains = SPECS.namespaces()
+    numbers = {
+        (f.domain, f.name): i for i, f in enumerate(model.functions) if f.domain not in domains
+    }
     found: list[Types | None] = [None] * len(model.functions)
     pending = list(_calls(model.graph, main, numbers))
     # A chain of calls longer than this would be recursion, which ONNX forbids.

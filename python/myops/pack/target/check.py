@@ -168,9 +168,10 @@ def steps(provider: str, plugin: bool) -> Iterator[Step]:
     name = "plugin"
     try:
         run.options(plugin=plugin)
-        if about["plugin"] is not None:
+        for path in run.plugin_paths():
             left_out = "" if plugin else " left out, the model's own functions run"
-            yield Step(name, True, about["plugin"]["path"] + (left_out or " is registered"))
+            shown_path = path.relative_to(FOLDER).as_posix()
+            yield Step(name, True, shown_path + (left_out or " is registered"))
         name = "load"
         session = run.session(providers=[provider], plugin=plugin)
         shown = [

@@ -49,10 +49,11 @@ def model_path() -> Path:
     return FOLDER / str(manifest()["model"]["path"])
 
 
-def plugin_path() -> Path | None:
-    """Of the ONNX Runtime plugin; None if the model needs none."""
-    plugin = manifest()["plugin"]
-    return None if plugin is None else FOLDER / str(plugin["path"])
+def plugin_paths() -> list[Path]:
+    """Of the ONNX Runtime plugins that the model needs; mostly one, or none."""
+    about = manifest()
+    entries = [about["plugin"], *about["other_plugins"]]
+    return [FOLDER / str(entry["path"]) for entry in entries if entry is not None]
 
 
 def import_onnxruntime() -> Any:
@@ -71,21 +72,21 @@ def import_onnxruntime() -> Any:
 
 
 def options(threads: int | None = None, plugin: bool = True) -> Any:
-    """``onnxruntime.SessionOptions`` with the plugin registered.
+    """``onnxruntime.SessionOptions`` with the plugins registered.
 
     Args:
         threads: of the session's pool, which the operators use too; ONNX Runtime's default if None.
-        plugin: False leaves the plugin out, for a portable model where it cannot be loaded.
+        plugin: False leaves plugins out, for a portable model where they cannot be loaded.
 
     Raises:
-        BundleError: ONNX Runtime refuses the plugin, or the model cannot do without it.
+        BundleError: ONNX Runtime refuses a plugin, or the model cannot do without.
     """
     result = import_onnxruntime().SessionOptions()
     if threads is not None:
         result.intra_op_num_threads = threads
     about = manifest()
-    path = plugin_path()
-    if path is not None and plugin:
+    paths = plugin_paths()
+    for path in paths if plugin else ():
         try:
             result.register_custom_ops_library(os.fspath(path))
         except Exception as error:  # onnxruntime has a class for each of its codes
@@ -93,7 +94,7 @@ def options(threads: int | None = None, plugin: bool = True) -> Any:
             if about["model"]["portable"]:
                 remedy += ", or leave it out (--no-plugin), which costs speed only"
             raise BundleError(f"{path.name} should load here", str(error), remedy) from error
-    elif path is not None and not about["model"]["portable"]:
+    if paths and not plugin and not about["model"]["portable"]:
         raise BundleError(
             "a model without functions of its own needs the plugin",
             "the plugin left out",

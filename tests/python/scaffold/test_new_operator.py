@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``myops new`` in a copy of this tree, up to an operator that runs: two files change, everything
+else follows."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[3]
+
+NAME, TORCH_NAME = "ScaledSoftsign", "scaled_softsign"
+
+# y = gain x / (1 + |rate x|)
+FORMULAS = {
+    "native/kernels/ops/activation.hpp": {
+        "forward": "const T c = at_least(at_most(x, T(1e30)), T(-1e30));\n"
+        "    const T y = c * (gain / (T(1) + magnitude(rate * c)));\n"
+        "    return x != x ? x : y;",
+        "backward": "const T d = T(1) + magnitude(rate) * at_most(magnitude(x), T(1e18));\n"
+        "    const T slope = gain / (d * d);\n"
+        "    return grad * (x != x ? x : slope);",
+        "double_backward": "const T d = T(1) + magnitude(rate) * at_most(magnitude(x), T(1e12));\n"
+        "    const T curve = T(-2) * magnitude(rate) * gain / (d * d * d);\n"
+        "    const T left = x < T(0) ? -curve : x;\n"
+        "    return grad_grad * grad * (x > T(0) ? curve : left);",
+    },
+    "python/myops/spec.py": {
+        "its float64 reference": "c = np.clip(x, -1e30, 1e30)\n"
+        '    with np.errstate(over="ignore", invalid="ignore"):\n'
+        "        return c * (gain / (1 + np.abs(np.asarray(rate, x.dtype) * c)))",
+        "its body in ONNX operators": "below = op.Add(op.Abs(op.Mul(x, rate)), op.constant(1.0))\n"
+        "    return op.Div(op.Mul(x, gain), below)",
+    },
+}
+STAND_INS = {
+    "forward": "return x;",
+    "backward": "return grad * x;",
+    "double_backward": "return grad_grad * grad * x;",
+}
+
+
+def run(command: list[object], cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k != "MYOPS_ISA"} | variables
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**environment, "PYTHONPATH": str(cwd / "python")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def succeed(command: list[object], cwd: Path, **variables: str) -> str:
+    done = run(command, cwd, **variables)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def copy_tree(folder: Path) -> Path:
+    """The source tree, with the native libraries of this build."""
+    for path in ("native", "python", "cmake", "third_party", "tests"):
+        shutil.copytree(
+            ROOT / path, folder / path, ignore=shutil.ignore_patterns("__pycache__", "*.so")
+        )
+    for path in ("CMakeLists.txt", "LICENSE", "pyproject.toml", ".clang-format"):
+        shutil.copy(ROOT / path, folder / path)
+    return folder
+
+
+def with_libraries(tree: Path, built: Path) -> None:
+    """Puts libraries beside the tree's package."""
+    (tree / "python/myops/lib").mkdir(exist_ok=True)
+    for path in built.rglob("*.so"):
+        place = "" if path.name.startswith("_build_info") else "lib"
+        shutil.copy(path, tree / "python/myops" / place / path.name)
+
+
+def contents(tree: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(tree)): path.read_bytes()
+        for path in tree.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so"
+    }
+
+
+def fill_in(tree: Path) -> None:
+    """Writes the formulas in the marked places."""
+    for path, formulas in FORMULAS.items():
+        text = (tree / path).read_text()
+        for what, formula in formulas.items():
+            marks = (
+                f'raise missing_formula("{NAME}", "{what}")',
+                f'static_assert(sizeof(T) == 0, "[{NAME}] {what} is missing");\n'
+                f"    {STAND_INS.get(what)}",
+            )
+            (mark,) = (mark for mark in marks if mark in text)
+            text = text.replace(mark, formula)
+        (tree / path).write_text(text)
+
+
+def build(tree: Path) -> Path:
+    """Builds all libraries for one instruction set."""
+    folder = tree / "build"
+    succeed(
+        [
+            *("cmake", "-S", tree, "-B", folder, "-G", "Ninja", "-DMYOPS_CUDA=OFF"),
+            *("-DMYOPS_ISAS=baseline", "-DMYOPS_BUILD_PYTHON=ON"),
+            f"-DPython_EXECUTABLE={sys.executable}",
+            f"-DMYOPS_TORCH_ROOT={Path(torch.__file__).parent}",
+        ],
+        tree,
+    )
+    succeed(["cmake", "--build", folder], tree)
+    return folder
+
+
+def new(tree: Path, *arguments: str) -> dict[str, object]:
+    command = [sys.executable, "-m", "myops.cli", "new", *arguments, "--json"]
+    result: dict[str, object] = json.loads(succeed(command, tree))
+    return result
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    from myops import _build_info
+
+    folder = copy_tree(tmp_path / "tree")
+    with_libraries(folder, Path(_build_info.__file__).parent)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree with the operator, built."""
+    from myops import _build_info
+
+    tree = copy_tree(tmp_path_factory.mktemp("new") / "tree")
+    with_libraries(tree, Path(_build_info.__file__).parent)
+    before = contents(tree)
+    report = new(tree, NAME, "--attribute", "gain=1.0", "--attribute", "rate=1.0")
+    fill_in(tree)
+    after = contents(tree)
+    changed = sorted(name for name in after if after[name] != before.get(name))
+    assert changed == sorted(FORMULAS) == sorted(report["files"])
+    assert len(changed) == 2
+    with_libraries(tree, build(tree))
+    return tree
+
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+def test_operator_agrees_with_float64_in_every_layer(finished: Path) -> None:
+    code = f"""
+import json
+from myops import _build_info, spec
+from myops.verify import verify_operators
+assert spec.mismatches() == [], spec.mismatches()
+report = verify_operators([spec.find({NAME!r})])
+parties = sorted({{row.party for row in report.rows if row.comparison is not None}})
+print(json.dumps([report.ok, bool(_build_info.torch_version), parties,
+                  [str(row) for row in report.rows if row.ours and row.verdict != "ok"]]))
+"""
+    ok, with_torch, parties, wrong = json.loads(succeed([sys.executable, "-c", code], finished))
+    assert ok, wrong
+    assert with_torch
+    assert parties == ["ORT + plugin", "ORT alone", "onnx reference", "torch library"]
+
+
+def test_function_module_gradient_and_export_follow(finished: Path, tmp_path: Path) -> None:
+    code = f"""
+import inspect, numpy as np, torch
+import myops.functional as F, myops.nn, myops.onnx, myops.ort
+f = F.{TORCH_NAME}
+assert str(inspect.signature(f).parameters["gain"]).startswith("gain: float = 1.0")
+assert "{NAME}" in f.__doc__ and "rate:" in f.__doc__
+x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+assert torch.autograd.gradcheck(lambda x: f(x, 1.5, 0.5), (x,), check_forward_ad=True)
+assert torch.autograd.gradgradcheck(lambda x: f(x, 1.5, 0.5), (x,))
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), myops.nn.{NAME}(1.5, rate=0.5))
+data = torch.randn(2, 4)
+for mode in ("portable", "custom", "native"):
+    for exporter in ("dynamo", "torchscript"):
+        myops.onnx.export(model, (data,), "m.onnx", mode=mode, exporter=exporter,
+                          dynamic={{"input": {{0: "batch"}}}})
+        session = myops.ort.session("m.onnx")
+        (y,) = session.run(None, {{"input": data.numpy()}})
+        assert np.allclose(y, model(data).detach().numpy(), rtol=1e-5, atol=1e-6), (mode, exporter)
+print("done")
+"""
+    code = f"import os; os.chdir({str(tmp_path)!r})\n{code}"
+    assert succeed([sys.executable, "-c", code], finished).endswith("done\n")
+
+
+def test_generic_tests_cover_it(finished: Path) -> None:
+    text = succeed(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", TORCH_NAME),
+            *("tests/python/test_spec.py", "tests/python/torch/test_values.py"),
+            *("tests/python/torch/test_gradients.py", "tests/python/ort/test_plugin.py"),
+        ],
+        finished,
+    )
+    passed = next(line for line in text.splitlines()[::-1] if " passed" in line)
+    assert "failed" not in passed
+    assert int(passed.split(" passed")[0].split()[-1]) > 20
+
+
+def test_missing_formula_stops_the_compiler_and_python_says_where(tree: Path) -> None:
+    new(tree, NAME)
+    done = run(
+        [
+            *(
+                "c++",
+                "-std=c++17",
+                "-fsyntax-only",
+                "-DMYOPS_ISA_NAME=baseline",
+                "-Inative/kernels",
+            ),
+            *("-Inative/kernels/include", "native/kernels/cpu/elementwise.isa.cpp"),
+        ],
+        tree,
+    )
+    assert done.returncode != 0
+    for function in STAND_INS:
+        assert f"[{NAME}] {function} is missing" in done.stderr
+    code = f"from myops import spec; print(*spec.unwritten(spec.find({NAME!r})), sep='\\n')"
+    sentences = succeed([sys.executable, "-c", code], tree).splitlines()
+    assert len(sentences) == 2
+    assert all(sentence.startswith(f"[{NAME}] its ") for sentence in sentences)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--attribute", "alpha=0.1"],
+        ["--attribute", "alpha=1.5", "--attribute", "beta=-2"],
+        ["--kind", "gated"],
+        ["--kind", "gated", "--attribute", "alpha=1.5", "--attribute", "beta=1e-6"],
+        ["--kind", "gated", "--activation", "HardSwish"],
+    ],
+    ids=" ".join,
+)
+def test_inserted_text_is_in_the_house_s_format(tree: Path, arguments: list[str]) -> None:
+    names = ("Xo", "OperatorOfTheLongestNameToBe")
+    for name in names:
+        new(tree, name, *arguments)
+    headers = sorted((tree / "native/kernels/ops").glob("*.hpp"))
+    succeed(["clang-format", "--dry-run", "-Werror", *headers], tree)
+    succeed([sys.executable, "-m", "ruff", "check", "python"], tree)
+    succeed([sys.executable, "-m", "ruff", "format", "--check", "python"], tree)
+    code = "from myops import spec; print(*(s.name for s in spec.SPECS))"
+    listed = succeed([sys.executable, "-c", code], tree).split()
+    last = "GeGLU" if "gated" in arguments else "Mish"
+    assert listed[listed.index(last) + 1 :][:2] == list(names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["Swish"], "is an operator"),
+        (["QuickGelu"], "'quick_gelu' is defined in python/myops/functional.py"),
+        (["Pair"], "native/kernels/ops/gated.hpp"),
+        (["Specs"], "'SPECS'"),
+        (["softsign"], "CamelCase"),
+        (["SOFTSIGN"], "CamelCase"),
+        (["New"], "keyword"),
+        (["SoftBackward"], "_backward"),
+        (["Softsign", "--torch-name", "other"], "softsign"),
+        (["Softsign", "--kind", "norm"], "native/kernels/cpu/norm.isa.cpp"),
+        (["Softsign", "--kind", "other"], "activation or a gated"),
+        (["Softsign", "--attribute", "x=1"], "argument of the operator"),
+        (["Softsign", "--attribute", "class=1"], "keyword"),
+        (["Softsign", "--attribute", "alpha"], "alpha=1.5"),
+        (["Softsign", "--attribute", "alpha=inf"], "finite"),
+        (["Softsign", "--attribute", "a=1", "--attribute", "a=2"], "each of a name of its own"),
+        (["Softsign", "--activation", "Mish"], "--kind gated"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_is_refused_and_nothing_changes(
+    tree: Path, arguments: list[str], words: str
+) -> None:
+    before = contents(tree)
+    done = run([sys.executable, "-m", "myops.cli", "new", *arguments], tree)
+    assert done.returncode == 2, done.stdout
+    assert words in done.stderr
+    assert done.stderr.startswith("error [myops.new] ")
+    assert contents(tree) == before
+
+
+def test_outside_of_a_checkout_it_says_so(tree: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "myops.cli", "new", "Softsign"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tree / "python")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "should run in a checkout of myops" in done.stderr
