@@ -47,8 +47,8 @@ void rms_norm(std::vector<float> x, const std::vector<float>& weight) {
   call.y = x.data();  // in place
   call.width = static_cast<std::int64_t>(weight.size());
   call.rows = static_cast<std::int64_t>(x.size() / weight.size());
-  call.eps = 1e-6;
-  myops::norm_kernels(myops::DType::f32).forward(call);
+  call.attributes[0] = 1e-6;  // eps
+  myops::norm_kernels(*myops::find_norm("RMSNorm"), myops::DType::f32).forward(call);
   print("rms_norm", x);
 }
 

@@ -2,6 +2,8 @@
 // The normalizations. Inputs are rows, one or two tensors of them, and the weight.
 #include "myops/norm.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -21,7 +23,7 @@ struct Kernel {
   NormKernels functions;
   CudaNormKernels cuda_functions;  // where the node is the CUDA provider's
   std::int64_t element_bytes;
-  double eps;
+  double attributes[most_norm_attributes];
 };
 
 OrtStatus* create_kernel(const OrtCustomOp* base, const OrtApi*, const OrtKernelInfo* node,
@@ -33,10 +35,10 @@ OrtStatus* create_kernel(const OrtCustomOp* base, const OrtApi*, const OrtKernel
   kernel->dtype = op.dtype;
   if (checks_finite()) kernel->node = NodeName(op, node);
   kernel->runtime = op.runtime;
-  kernel->functions = norm_kernels(op.dtype);
-  if (op.provider == Provider::cuda) kernel->cuda_functions = cuda_norm_kernels(op.dtype);
+  kernel->functions = norm_kernels(*op.info, op.dtype);
+  if (op.provider == Provider::cuda) kernel->cuda_functions = cuda_norm_kernels(*op.info, op.dtype);
   kernel->element_bytes = static_cast<std::int64_t>(element_size(op.dtype));
-  MYOPS_RETURN_IF_ERROR(read_attributes(op, node, &kernel->eps));
+  MYOPS_RETURN_IF_ERROR(read_attributes(op, node, kernel->attributes));
   *result = kernel.release();
   return nullptr;
 }
@@ -141,7 +143,7 @@ OrtStatus* compute(void* state, OrtKernelContext* context) noexcept {
   if (x.shape.count == 0) return nullptr;
   work.call.rows = x.shape.count / width;
   work.call.width = width;
-  work.call.eps = kernel.eps;
+  std::copy(std::begin(kernel.attributes), std::end(kernel.attributes), work.call.attributes);
   if (kernel.cuda_functions.forward != nullptr) {
     void* stream = nullptr;
     MYOPS_RETURN_IF_ERROR(api->KernelContext_GetGPUComputeStream(context, &stream));

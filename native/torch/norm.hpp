@@ -15,26 +15,33 @@ namespace myops::torch_glue {
 
 using TensorPair = std::tuple<at::Tensor, at::Tensor>;
 
-inline const OpInfo& norm_info(NormIndex index) {
-  return *(norm_ops().begin() + static_cast<std::size_t>(index));
-}
+/// A call of a normalization. `residual` is undefined where the operator has none.
+struct NormArguments {
+  const OpInfo& op;
+  const at::Tensor& x;
+  const at::Tensor& residual;
+  const at::Tensor& weight;
+  const double* attributes;
 
-/// Refuses outputs that overlap each other, the weight, or a part of one of the `rows`: the same
+  bool adds() const { return op.input_count == 3; }
+};
+
+/// Results of a call, or where to write them. `sum` is undefined without a residual.
+struct NormOuts {
+  at::Tensor y;
+  at::Tensor sum;
+};
+
+/// Refuses outputs that overlap each other, the weight, or a part of one of the rows: the same
 /// memory as a whole is in place, and right.
-void check_overlap(std::initializer_list<const at::Tensor*> outs,
-                   std::initializer_list<const at::Tensor*> rows, const at::Tensor& weight);
+void check_overlap(const NormOuts& outs, const NormArguments& call);
 
-// Checked calls, by device. See NormForward and NormBackward in myops/norm.hpp.
-#define MYOPS_NORM_CALLS                                                                           \
-  at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);                  \
-  void rms_norm_out(const at::Tensor& x, const at::Tensor& weight, double eps,                     \
-                    const at::Tensor& out);                                                        \
-  TensorPair rms_norm_backward(const at::Tensor& grad, const at::Tensor& x,                        \
-                               const at::Tensor& weight, double eps);                              \
-  TensorPair add_rms_norm(const at::Tensor& x, const at::Tensor& residual,                         \
-                          const at::Tensor& weight, double eps);                                   \
-  void add_rms_norm_out(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, \
-                        double eps, const at::Tensor& out_y, const at::Tensor& out_sum);
+// Checked calls, by device. See NormForward and NormBackward in myops/norm.hpp. `backward` gives
+// the gradients of x and weight, and is for operators without residual.
+#define MYOPS_NORM_CALLS                                             \
+  NormOuts forward(const NormArguments& call);                       \
+  void forward_out(const NormArguments& call, const NormOuts& outs); \
+  TensorPair backward(const at::Tensor& grad, const NormArguments& call);
 
 namespace norm_cpu {
 MYOPS_NORM_CALLS

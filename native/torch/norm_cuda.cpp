@@ -14,8 +14,9 @@ constexpr std::int64_t most_parts = 1024;
 
 std::int64_t rows_of(const at::Tensor& x) { return x.numel() / x.size(-1); }
 
-void run_forward(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                 const at::Tensor& y, const at::Tensor& sum, double eps) {
+/// Computes into `outs`, which have the shape of x.
+void compute(const NormArguments& call, const NormOuts& outs) {
+  const auto& [op, x, residual, weight, attributes] = call;
   check_status(cuda_status());
   if (x.numel() == 0) return;
   const c10::DeviceGuard guard(x.device());
@@ -25,56 +26,40 @@ void run_forward(const at::Tensor& x, const at::Tensor& residual, const at::Tens
   const auto target = [&](const at::Tensor& out) {
     return !out.defined() || out.is_contiguous() ? out : at::empty_like(rows);
   };
-  const at::Tensor made_y = target(y);
-  const at::Tensor made_sum = target(sum);
-  NormForward call{};
-  call.x = rows.const_data_ptr();
-  call.residual = others.defined() ? others.const_data_ptr() : nullptr;
-  call.weight = weights.const_data_ptr();
-  call.y = made_y.mutable_data_ptr();
-  call.sum = made_sum.defined() ? made_sum.mutable_data_ptr() : nullptr;
-  call.rows = rows_of(x);
-  call.width = x.size(-1);
-  call.eps = eps;
-  check_status(cuda_norm_kernels(*dtype_of(x)).forward(call, current_stream(x.device())));
-  if (!made_y.is_same(y)) y.copy_(made_y);
-  if (sum.defined() && !made_sum.is_same(sum)) sum.copy_(made_sum);
+  const NormOuts made{target(outs.y), target(outs.sum)};
+  NormForward launch{};
+  launch.x = rows.const_data_ptr();
+  launch.residual = others.defined() ? others.const_data_ptr() : nullptr;
+  launch.weight = weights.const_data_ptr();
+  launch.y = made.y.mutable_data_ptr();
+  launch.sum = made.sum.defined() ? made.sum.mutable_data_ptr() : nullptr;
+  launch.rows = rows_of(x);
+  launch.width = x.size(-1);
+  std::copy_n(attributes, op.attribute_count, launch.attributes);
+  check_status(cuda_norm_kernels(op, *dtype_of(x)).forward(launch, current_stream(x.device())));
+  if (!made.y.is_same(outs.y)) outs.y.copy_(made.y);
+  if (made.sum.defined() && !made.sum.is_same(outs.sum)) outs.sum.copy_(made.sum);
 }
 
 }  // namespace
 
 // The shapes, dtypes and results are those of the meta kernels, which check.
 
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  const at::Tensor y = norm_meta::rms_norm(x, weight, eps);
-  run_forward(x, {}, weight, y, {}, eps);
-  return y;
+NormOuts forward(const NormArguments& call) {
+  NormOuts outs = norm_meta::forward(call);
+  compute(call, outs);
+  return outs;
 }
 
-void rms_norm_out(const at::Tensor& x, const at::Tensor& weight, double eps,
-                  const at::Tensor& out) {
-  norm_meta::rms_norm_out(x, weight, eps, out);
-  check_overlap({&out}, {&x}, weight);
-  run_forward(x, {}, weight, out, {}, eps);
+void forward_out(const NormArguments& call, const NormOuts& outs) {
+  norm_meta::forward_out(call, outs);
+  check_overlap(outs, call);
+  compute(call, outs);
 }
 
-TensorPair add_rms_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                        double eps) {
-  const TensorPair results = norm_meta::add_rms_norm(x, residual, weight, eps);
-  run_forward(x, residual, weight, std::get<0>(results), std::get<1>(results), eps);
-  return results;
-}
-
-void add_rms_norm_out(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                      double eps, const at::Tensor& out_y, const at::Tensor& out_sum) {
-  norm_meta::add_rms_norm_out(x, residual, weight, eps, out_y, out_sum);
-  check_overlap({&out_y, &out_sum}, {&x, &residual}, weight);
-  run_forward(x, residual, weight, out_y, out_sum, eps);
-}
-
-TensorPair rms_norm_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
-                             double eps) {
-  auto [x_grad, weight_grad] = norm_meta::rms_norm_backward(grad, x, weight, eps);
+TensorPair backward(const at::Tensor& grad, const NormArguments& call) {
+  auto [x_grad, weight_grad] = norm_meta::backward(grad, call);
+  const at::Tensor& x = call.x;
   check_status(cuda_status());
   if (x.numel() == 0) {
     weight_grad.zero_();
@@ -83,20 +68,22 @@ TensorPair rms_norm_backward(const at::Tensor& grad, const at::Tensor& x, const 
   const c10::DeviceGuard guard(x.device());
   const at::Tensor rows = x.contiguous();
   const at::Tensor grads = grad.contiguous();
-  const at::Tensor weights = weight.contiguous();
+  const at::Tensor weights = call.weight.contiguous();
   const at::Tensor made = x_grad.is_contiguous() ? x_grad : at::empty_like(rows);
   const std::int64_t parts = std::min(rows_of(x), most_parts);
   const auto compute_type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor shares = at::zeros({parts, x.size(-1)}, x.options().dtype(compute_type));
-  const NormBackward call{grads.const_data_ptr(),
-                          rows.const_data_ptr(),
-                          weights.const_data_ptr(),
-                          made.mutable_data_ptr(),
-                          shares.mutable_data_ptr(),
-                          rows_of(x),
-                          x.size(-1),
-                          eps};
-  check_status(cuda_norm_kernels(*dtype_of(x)).backward(call, parts, current_stream(x.device())));
+  NormBackward launch{grads.const_data_ptr(),
+                      rows.const_data_ptr(),
+                      weights.const_data_ptr(),
+                      made.mutable_data_ptr(),
+                      shares.mutable_data_ptr(),
+                      rows_of(x),
+                      x.size(-1),
+                      {}};
+  std::copy_n(call.attributes, call.op.attribute_count, launch.attributes);
+  check_status(
+      cuda_norm_kernels(call.op, *dtype_of(x)).backward(launch, parts, current_stream(x.device())));
   if (!made.is_same(x_grad)) x_grad.copy_(made);
   weight_grad.copy_(at::sum(shares, {0}));
   return {x_grad, weight_grad};

@@ -5,7 +5,7 @@
 #include <ATen/native/Resize.h>
 
 #include <algorithm>
-#include <initializer_list>
+#include <string>
 
 #include "myops/finite.hpp"
 #include "norm.hpp"
@@ -18,8 +18,12 @@ namespace {
 // on the shape alone, so that the gradient does not depend on the number of threads.
 constexpr std::int64_t most_parts = 16;
 
-void check_norm(NormIndex index, const at::Tensor& x, const at::Tensor& weight, double eps) {
-  const OpInfo& op = norm_info(index);
+void check_like(const OpInfo& op, const char* name, const at::Tensor& tensor, const at::Tensor& x) {
+  if (!matches(tensor, x)) check_matches(op, name, tensor, "x", x, /*broadcasts=*/false);
+}
+
+void check_norm(const NormArguments& call) {
+  const auto& [op, x, residual, weight, attributes] = call;
   check_tensor(op, "x", x);
   check_tensor(op, "weight", weight);
   TORCH_CHECK_VALUE(x.dim() > 0, "[", op.torch_name,
@@ -33,23 +37,16 @@ void check_norm(NormIndex index, const at::Tensor& x, const at::Tensor& weight, 
   TORCH_CHECK_VALUE(weight.device() == x.device(), "[", op.torch_name,
                     "] weight should be on the device of x, ", x.device(), ". Received ",
                     weight.device(), ". Move one of them with .to().");
-  check_call(op, &eps);
+  check_call(op, attributes);
+  if (call.adds()) check_like(op, "residual", residual, x);
 }
-
-void check_like(NormIndex index, const char* name, const at::Tensor& tensor, const at::Tensor& x) {
-  if (!matches(tensor, x))
-    check_matches(norm_info(index), name, tensor, "x", x, /*broadcasts=*/false);
-}
-
-struct NamedOut {
-  const char* name;
-  const at::Tensor& tensor;
-};
 
 /// Checks all outputs, then gives each of them the shape of x.
-void prepare_outs(NormIndex index, std::initializer_list<NamedOut> outs, const at::Tensor& x) {
-  for (const NamedOut& out : outs) check_out(norm_info(index), out.name, out.tensor, "x", x);
-  for (const NamedOut& out : outs) at::native::resize_output(out.tensor, x.sizes());
+void prepare_outs(const NormArguments& call, const NormOuts& outs) {
+  check_out(call.op, call.adds() ? "out_y" : "out", outs.y, "x", call.x);
+  if (call.adds()) check_out(call.op, "out_sum", outs.sum, "x", call.x);
+  at::native::resize_output(outs.y, call.x.sizes());
+  if (call.adds()) at::native::resize_output(outs.sum, call.x.sizes());
 }
 
 /// Whether memory is one row after the other, in whatever order of the outer dims.
@@ -81,18 +78,27 @@ char* mutable_row(const at::Tensor& tensor, std::int64_t index) {
          index * tensor.size(-1) * tensor.element_size();
 }
 
-/// All tensors have rows in the same order; residual and sum may be undefined.
-void run_forward(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                 const at::Tensor& y, const at::Tensor& sum, double eps) {
+/// All tensors have rows in the same order.
+void run_forward(const NormArguments& call, const NormOuts& outs) {
+  const at::Tensor& x = call.x;
   if (x.numel() == 0) return;
   const std::int64_t width = x.size(-1);
   const std::int64_t rows = x.numel() / width;
-  const NormKernels kernels = norm_kernels(storage_of(x));
-  const void* const weights = weight.const_data_ptr();
+  const NormKernels kernels = norm_kernels(call.op, storage_of(x));
+  NormForward whole{};
+  whole.weight = call.weight.const_data_ptr();
+  whole.width = width;
+  std::copy_n(call.attributes, call.op.attribute_count, whole.attributes);
   const auto range = [&](std::int64_t begin, std::int64_t end) {
-    kernels.forward({row(x, begin), residual.defined() ? row(residual, begin) : nullptr, weights,
-                     mutable_row(y, begin), sum.defined() ? mutable_row(sum, begin) : nullptr,
-                     end - begin, width, eps});
+    NormForward part = whole;
+    part.x = row(x, begin);
+    part.y = mutable_row(outs.y, begin);
+    if (call.adds()) {
+      part.residual = row(call.residual, begin);
+      part.sum = mutable_row(outs.sum, begin);
+    }
+    part.rows = end - begin;
+    kernels.forward(part);
   };
   const TaskPlan plan = plan_rows(rows, width, at::get_num_threads());
   if (plan.tasks == 1) {
@@ -101,13 +107,13 @@ void run_forward(const at::Tensor& x, const at::Tensor& residual, const at::Tens
     at::parallel_for(0, rows, plan.grain, range);
   }
   if (!checks_finite()) return;
-  NamedTensors inputs = {{"x", x}, {"weight", weight}};
-  NamedTensors outputs = {{"y", y}};
-  if (sum.defined()) {
-    inputs.insert(inputs.begin() + 1, {"residual", residual});
-    outputs.insert(outputs.begin(), {"sum", sum});
+  NamedTensors inputs = {{"x", x}, {"weight", call.weight}};
+  NamedTensors outputs = {{"y", outs.y}};
+  if (call.adds()) {
+    inputs.insert(inputs.begin() + 1, {"residual", call.residual});
+    outputs.insert(outputs.begin(), {"sum", outs.sum});
   }
-  watch(sum.defined() ? "add_rms_norm" : "rms_norm", inputs, outputs);
+  watch(call.op.torch_name, inputs, outputs);
 }
 
 /// Writes the results computed into `made` to where the caller wants them.
@@ -120,76 +126,58 @@ at::Tensor target(const at::Tensor& out, const at::Tensor& rows) {
   return out.strides() == rows.strides() ? out : at::empty_like(rows);
 }
 
+/// A checked call into outputs of the shape of x.
+void compute(const NormArguments& call, const NormOuts& outs) {
+  const at::Tensor rows = with_rows(call.x);
+  const at::Tensor weight = call.weight.contiguous();
+  NormOuts made{target(outs.y, rows), {}};
+  at::Tensor residual;
+  if (call.adds()) {
+    made.sum = target(outs.sum, rows);
+    residual = in_order_of(rows, call.residual);
+  }
+  run_forward({call.op, rows, residual, weight, call.attributes}, made);
+  deliver(made.y, outs.y);
+  if (call.adds()) deliver(made.sum, outs.sum);
+}
+
+NormOuts new_outs(const NormArguments& call) {
+  return {at::empty_like(call.x), call.adds() ? at::empty_like(call.x) : at::Tensor()};
+}
+
 }  // namespace
 
-void check_overlap(std::initializer_list<const at::Tensor*> outs,
-                   std::initializer_list<const at::Tensor*> rows, const at::Tensor& weight) {
-  for (const at::Tensor* out : outs) {
+void check_overlap(const NormOuts& outs, const NormArguments& call) {
+  for (const at::Tensor* out : {&outs.y, &outs.sum}) {
+    if (!out->defined()) continue;
     at::assert_no_internal_overlap(*out);
-    for (const at::Tensor* tensor : rows) at::assert_no_partial_overlap(*out, *tensor);
-    at::assert_no_overlap(*out, weight);
-    for (const at::Tensor* other : outs) {
-      if (other != out) at::assert_no_overlap(*out, *other);
-    }
+    at::assert_no_partial_overlap(*out, call.x);
+    if (call.adds()) at::assert_no_partial_overlap(*out, call.residual);
+    at::assert_no_overlap(*out, call.weight);
   }
+  if (call.adds()) at::assert_no_overlap(outs.y, outs.sum);
 }
 
 namespace norm_cpu {
 
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  check_norm(NormIndex::RMSNorm, x, weight, eps);
-  const at::Tensor rows = with_rows(x);
-  const at::Tensor y = at::empty_like(x);
-  const at::Tensor made = target(y, rows);
-  run_forward(rows, {}, weight.contiguous(), made, {}, eps);
-  deliver(made, y);
-  return y;
+NormOuts forward(const NormArguments& call) {
+  check_norm(call);
+  NormOuts outs = new_outs(call);
+  compute(call, outs);
+  return outs;
 }
 
-void rms_norm_out(const at::Tensor& x, const at::Tensor& weight, double eps,
-                  const at::Tensor& out) {
-  check_norm(NormIndex::RMSNorm, x, weight, eps);
-  prepare_outs(NormIndex::RMSNorm, {{"out", out}}, x);
-  check_overlap({&out}, {&x}, weight);
-  const at::Tensor rows = with_rows(x);
-  const at::Tensor made = target(out, rows);
-  run_forward(rows, {}, weight.contiguous(), made, {}, eps);
-  deliver(made, out);
+void forward_out(const NormArguments& call, const NormOuts& outs) {
+  check_norm(call);
+  prepare_outs(call, outs);
+  check_overlap(outs, call);
+  compute(call, outs);
 }
 
-TensorPair add_rms_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                        double eps) {
-  check_norm(NormIndex::AddRMSNorm, x, weight, eps);
-  check_like(NormIndex::AddRMSNorm, "residual", residual, x);
-  const at::Tensor rows = with_rows(x);
-  const at::Tensor y = at::empty_like(x);
-  const at::Tensor sum = at::empty_like(x);
-  const at::Tensor made_y = target(y, rows);
-  const at::Tensor made_sum = target(sum, rows);
-  run_forward(rows, in_order_of(rows, residual), weight.contiguous(), made_y, made_sum, eps);
-  deliver(made_y, y);
-  deliver(made_sum, sum);
-  return {y, sum};
-}
-
-void add_rms_norm_out(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                      double eps, const at::Tensor& out_y, const at::Tensor& out_sum) {
-  check_norm(NormIndex::AddRMSNorm, x, weight, eps);
-  check_like(NormIndex::AddRMSNorm, "residual", residual, x);
-  prepare_outs(NormIndex::AddRMSNorm, {{"out_y", out_y}, {"out_sum", out_sum}}, x);
-  check_overlap({&out_y, &out_sum}, {&x, &residual}, weight);
-  const at::Tensor rows = with_rows(x);
-  const at::Tensor made_y = target(out_y, rows);
-  const at::Tensor made_sum = target(out_sum, rows);
-  run_forward(rows, in_order_of(rows, residual), weight.contiguous(), made_y, made_sum, eps);
-  deliver(made_y, out_y);
-  deliver(made_sum, out_sum);
-}
-
-TensorPair rms_norm_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
-                             double eps) {
-  check_norm(NormIndex::RMSNorm, x, weight, eps);
-  check_like(NormIndex::RMSNorm, "grad_out", grad, x);
+TensorPair backward(const at::Tensor& grad, const NormArguments& call) {
+  const auto& [op, x, residual, weight, attributes] = call;
+  check_norm(call);
+  check_like(op, "grad_out", grad, x);
   const at::Tensor x_grad = at::empty_like(x);
   const at::Tensor weight_grad = at::empty_like(weight);
   if (x.numel() == 0) {
@@ -205,20 +193,28 @@ TensorPair rms_norm_backward(const at::Tensor& grad, const at::Tensor& x, const 
   const TaskPlan plan = plan_rows(row_count, width, most_parts);
   const auto compute_type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor parts = at::zeros({plan.tasks, width}, x.options().dtype(compute_type));
-  const NormKernels kernels = norm_kernels(storage_of(x));
+  const NormKernels kernels = norm_kernels(op, storage_of(x));
+  NormBackward whole{};
+  whole.weight = weights.const_data_ptr();
+  whole.width = width;
+  std::copy_n(attributes, op.attribute_count, whole.attributes);
   at::parallel_for(0, plan.tasks, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t part = first; part < last; ++part) {
       const std::int64_t begin = part * plan.grain;
-      const std::int64_t end = std::min(begin + plan.grain, row_count);
-      kernels.backward({row(grads, begin), row(rows, begin), weights.const_data_ptr(),
-                        mutable_row(made, begin), mutable_row(parts, part), end - begin, width,
-                        eps});
+      NormBackward some = whole;
+      some.grad = row(grads, begin);
+      some.x = row(rows, begin);
+      some.x_grad = mutable_row(made, begin);
+      some.weight_grad = mutable_row(parts, part);
+      some.rows = std::min(begin + plan.grain, row_count) - begin;
+      kernels.backward(some);
     }
   });
   deliver(made, x_grad);
   weight_grad.copy_(parts.size(0) == 1 ? parts[0] : at::sum(parts, 0));
   if (checks_finite()) {
-    watch("rms_norm_backward", {{"grad_out", grads}, {"x", rows}, {"weight", weights}},
+    watch(std::string(op.torch_name) + "_backward",
+          {{"grad_out", grads}, {"x", rows}, {"weight", weights}},
           {{"grad_x", made}, {"grad_weight", weight_grad}});
   }
   return {x_grad, weight_grad};
@@ -228,36 +224,20 @@ TensorPair rms_norm_backward(const at::Tensor& grad, const at::Tensor& x, const 
 
 namespace norm_meta {
 
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  check_norm(NormIndex::RMSNorm, x, weight, eps);
-  return at::empty_like(x);
+NormOuts forward(const NormArguments& call) {
+  check_norm(call);
+  return new_outs(call);
 }
 
-void rms_norm_out(const at::Tensor& x, const at::Tensor& weight, double eps,
-                  const at::Tensor& out) {
-  check_norm(NormIndex::RMSNorm, x, weight, eps);
-  prepare_outs(NormIndex::RMSNorm, {{"out", out}}, x);
+void forward_out(const NormArguments& call, const NormOuts& outs) {
+  check_norm(call);
+  prepare_outs(call, outs);
 }
 
-TensorPair rms_norm_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
-                             double eps) {
-  check_norm(NormIndex::RMSNorm, x, weight, eps);
-  check_like(NormIndex::RMSNorm, "grad_out", grad, x);
-  return {at::empty_like(x), at::empty_like(weight)};
-}
-
-TensorPair add_rms_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                        double eps) {
-  check_norm(NormIndex::AddRMSNorm, x, weight, eps);
-  check_like(NormIndex::AddRMSNorm, "residual", residual, x);
-  return {at::empty_like(x), at::empty_like(x)};
-}
-
-void add_rms_norm_out(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                      double eps, const at::Tensor& out_y, const at::Tensor& out_sum) {
-  check_norm(NormIndex::AddRMSNorm, x, weight, eps);
-  check_like(NormIndex::AddRMSNorm, "residual", residual, x);
-  prepare_outs(NormIndex::AddRMSNorm, {{"out_y", out_y}, {"out_sum", out_sum}}, x);
+TensorPair backward(const at::Tensor& grad, const NormArguments& call) {
+  check_norm(call);
+  check_like(call.op, "grad_out", grad, call.x);
+  return {at::empty_like(call.x), at::empty_like(call.weight)};
 }
 
 }  // namespace norm_meta

@@ -100,16 +100,18 @@ struct Reference {
 constexpr std::int64_t widths[] = {1, 2, 7, 63, 64, 65, 255, 1024, 1025, 3000};
 constexpr std::int64_t rows = 3;
 
+const OpInfo& rms_norm() { return *find_norm("RMSNorm"); }
+
 /// Calls `check(kernels, Storage{})` for all ISAs of the machine and all storage types.
 template <class Check>
 void for_each_norm(Check check) {
   const IsaList isas = cpu_isas();
   for (std::size_t i = 0; i < isas.count; ++i) {
     CAPTURE(isas.name[i]);
-    check(norm_kernels_for_isa(isas.name[i], DType::f32), float{});
-    check(norm_kernels_for_isa(isas.name[i], DType::f64), double{});
-    check(norm_kernels_for_isa(isas.name[i], DType::f16), Half{});
-    check(norm_kernels_for_isa(isas.name[i], DType::bf16), BFloat16{});
+    check(norm_kernels_for_isa(isas.name[i], rms_norm(), DType::f32), float{});
+    check(norm_kernels_for_isa(isas.name[i], rms_norm(), DType::f64), double{});
+    check(norm_kernels_for_isa(isas.name[i], rms_norm(), DType::f16), Half{});
+    check(norm_kernels_for_isa(isas.name[i], rms_norm(), DType::bf16), BFloat16{});
   }
 }
 
@@ -136,7 +138,7 @@ TEST_CASE("norm: forward, with and without residual, in place and split") {
       const auto residual = random_values<Storage>(rows * width, 3, 2);
       const auto weight = random_values<Storage>(width, 2, 3);
       Values<Storage> y(x.size());
-      kernels.forward({x.data(), nullptr, weight.data(), y.data(), nullptr, rows, width, 1e-5});
+      kernels.forward({x.data(), nullptr, weight.data(), y.data(), nullptr, rows, width, {1e-5}});
       std::size_t wrong = 0;
       for (std::int64_t row = 0; row < rows; ++row) {
         const Reference<Storage> truth(x.data() + row * width, weight.data(), width, 1e-5);
@@ -149,13 +151,19 @@ TEST_CASE("norm: forward, with and without residual, in place and split") {
 
       Values<Storage> in_place = x;
       kernels.forward(
-          {in_place.data(), nullptr, weight.data(), in_place.data(), nullptr, rows, width, 1e-5});
+          {in_place.data(), nullptr, weight.data(), in_place.data(), nullptr, rows, width, {1e-5}});
       CHECK(same_bits(in_place, y));
 
       Values<Storage> parts(x.size());
-      kernels.forward({x.data(), nullptr, weight.data(), parts.data(), nullptr, 1, width, 1e-5});
-      kernels.forward({x.data() + width, nullptr, weight.data(), parts.data() + width, nullptr,
-                       rows - 1, width, 1e-5});
+      kernels.forward({x.data(), nullptr, weight.data(), parts.data(), nullptr, 1, width, {1e-5}});
+      kernels.forward({x.data() + width,
+                       nullptr,
+                       weight.data(),
+                       parts.data() + width,
+                       nullptr,
+                       rows - 1,
+                       width,
+                       {1e-5}});
       CHECK(same_bits(parts, y));
 
       Values<Storage> sum(x.size());
@@ -166,11 +174,17 @@ TEST_CASE("norm: forward, with and without residual, in place and split") {
                         static_cast<typename F::Compute>(F::get(residual[i])));
       }
       kernels.forward(
-          {sum.data(), nullptr, weight.data(), added.data(), nullptr, rows, width, 1e-5});
+          {sum.data(), nullptr, weight.data(), added.data(), nullptr, rows, width, {1e-5}});
       Values<Storage> as_sum = x;
       Values<Storage> as_y = residual;
-      kernels.forward({as_sum.data(), as_y.data(), weight.data(), as_y.data(), as_sum.data(), rows,
-                       width, 1e-5});
+      kernels.forward({as_sum.data(),
+                       as_y.data(),
+                       weight.data(),
+                       as_y.data(),
+                       as_sum.data(),
+                       rows,
+                       width,
+                       {1e-5}});
       CHECK(same_bits(as_sum, sum));
       CHECK(same_bits(as_y, added));
     }
@@ -188,8 +202,14 @@ TEST_CASE("norm: backward") {
       const auto weight = random_values<Storage>(width, 2, 3);
       Values<Storage> x_grad(x.size());
       std::vector<Compute> weight_grad(weight.size(), 0);
-      kernels.backward({grad.data(), x.data(), weight.data(), x_grad.data(), weight_grad.data(),
-                        rows, width, 1e-5});
+      kernels.backward({grad.data(),
+                        x.data(),
+                        weight.data(),
+                        x_grad.data(),
+                        weight_grad.data(),
+                        rows,
+                        width,
+                        {1e-5}});
       const double epsilon = static_cast<double>(std::numeric_limits<Compute>::epsilon());
       const double rounding = Format<Storage>::tolerance < 1 ? Format<Storage>::ulp / 2 : 0;
       std::vector<long double> shares(weight.size(), 0);
@@ -249,9 +269,15 @@ TEST_CASE("norm: the same bits on every ISA") {
       Values<Storage> x_grad(x.size());
       std::vector<Compute> weight_grad(weight.size(), 0);
       kernels.forward(
-          {x.data(), other.data(), weight.data(), y.data(), sum.data(), rows, width, 1e-5});
-      kernels.backward({other.data(), x.data(), weight.data(), x_grad.data(), weight_grad.data(),
-                        rows, width, 1e-5});
+          {x.data(), other.data(), weight.data(), y.data(), sum.data(), rows, width, {1e-5}});
+      kernels.backward({other.data(),
+                        x.data(),
+                        weight.data(),
+                        x_grad.data(),
+                        weight_grad.data(),
+                        rows,
+                        width,
+                        {1e-5}});
       const std::vector<std::vector<char>> found = {bytes(y), bytes(sum), bytes(x_grad),
                                                     bytes(weight_grad)};
       const auto known = first.try_emplace({Format<Storage>::dtype, width}, found).first;
@@ -267,13 +293,13 @@ TEST_CASE("norm: squares outside the exponent range, zeros, NaN and infinities")
   const Values<double> weight(width, 1.0);
   const Values<float> weight_f32(width, 1.0f);
   for (std::size_t i = 0; i < isas.count; ++i) {
-    const auto f64 = norm_kernels_for_isa(isas.name[i], DType::f64);
-    const auto f32 = norm_kernels_for_isa(isas.name[i], DType::f32);
+    const auto f64 = norm_kernels_for_isa(isas.name[i], rms_norm(), DType::f64);
+    const auto f32 = norm_kernels_for_isa(isas.name[i], rms_norm(), DType::f32);
     for (const double scale : {1e300, 1e-150, 1e-300, 1e-310, 1e-322, 1e160}) {
       CAPTURE(scale);
       const auto x = random_values<double>(width, scale, 5);
       Values<double> y(x.size());
-      f64.forward({x.data(), nullptr, weight.data(), y.data(), nullptr, 1, width, 0});
+      f64.forward({x.data(), nullptr, weight.data(), y.data(), nullptr, 1, width, {0}});
       const Reference<double> truth(x.data(), weight.data(), width, 0);
       for (std::size_t k = 0; k < y.size(); ++k) CHECK(close(y[k], truth.y(k)));
     }
@@ -281,27 +307,27 @@ TEST_CASE("norm: squares outside the exponent range, zeros, NaN and infinities")
       CAPTURE(scale);
       const auto x = random_values<float>(width, scale, 5);
       Values<float> y(x.size());
-      f32.forward({x.data(), nullptr, weight_f32.data(), y.data(), nullptr, 1, width, 0});
+      f32.forward({x.data(), nullptr, weight_f32.data(), y.data(), nullptr, 1, width, {0}});
       const Reference<float> truth(x.data(), weight_f32.data(), width, 0);
       for (std::size_t k = 0; k < y.size(); ++k) CHECK(close(y[k], truth.y(k)));
     }
     Values<float> x(width, 0.0f);
     Values<float> y(width);
-    f32.forward({x.data(), nullptr, weight_f32.data(), y.data(), nullptr, 1, width, 1e-6});
+    f32.forward({x.data(), nullptr, weight_f32.data(), y.data(), nullptr, 1, width, {1e-6}});
     CHECK(same_bits(x, y));
-    f32.forward({x.data(), nullptr, weight_f32.data(), y.data(), nullptr, 1, width, 0});
+    f32.forward({x.data(), nullptr, weight_f32.data(), y.data(), nullptr, 1, width, {0}});
     CHECK(std::isnan(y[0]));
     x.assign(width, 1.0f);
     x[7] = std::numeric_limits<float>::infinity();
-    f32.forward({x.data(), nullptr, weight_f32.data(), y.data(), nullptr, 1, width, 1e-6});
+    f32.forward({x.data(), nullptr, weight_f32.data(), y.data(), nullptr, 1, width, {1e-6}});
     CHECK(std::isnan(y[7]));
     CHECK(y[8] == 0);
     x[7] = std::numeric_limits<float>::quiet_NaN();
-    f32.forward({x.data(), nullptr, weight_f32.data(), y.data(), nullptr, 1, width, 1e-6});
+    f32.forward({x.data(), nullptr, weight_f32.data(), y.data(), nullptr, 1, width, {1e-6}});
     for (const float value : y) CHECK(std::isnan(value));
-    f32.forward({nullptr, nullptr, weight_f32.data(), nullptr, nullptr, 0, width, 1e-6});
+    f32.forward({nullptr, nullptr, weight_f32.data(), nullptr, nullptr, 0, width, {1e-6}});
   }
-  const bool known = norm_kernels_for_isa("nonsense", DType::f32).forward != nullptr;
+  const bool known = norm_kernels_for_isa("nonsense", rms_norm(), DType::f32).forward != nullptr;
   CHECK(!known);
 }
 

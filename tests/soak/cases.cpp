@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cases.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -93,8 +94,9 @@ void compute_norm(const OpInfo& op, DType dtype, Case& one) {
   call.sum = op.output_count == 2 ? one.outputs[1].bytes.data() : nullptr;
   call.width = x.shape.back();
   call.rows = count / call.width;
-  call.eps = attribute_values(op)[0];
-  norm_kernels(dtype).forward(call);
+  const std::vector<double> attributes = attribute_values(op);
+  std::copy(attributes.begin(), attributes.end(), call.attributes);
+  norm_kernels(op, dtype).forward(call);
 }
 
 Shape random_shape(std::mt19937_64& random, std::int64_t least_rank) {

@@ -95,14 +95,14 @@ KernelFn cpu_kernel_for_isa(const char* isa, const OpInfo& op, Pass pass, DType 
   return found == nullptr ? nullptr : entry(*found->table(), op, pass, dtype);
 }
 
-NormKernels norm_kernels(DType dtype) noexcept {
-  return chosen().norms->kernels[static_cast<std::size_t>(dtype)];
+NormKernels norm_kernels(const OpInfo& op, DType dtype) noexcept {
+  return chosen().norms->kernels[op.index][static_cast<std::size_t>(dtype)];
 }
 
-NormKernels norm_kernels_for_isa(const char* isa, DType dtype) noexcept {
+NormKernels norm_kernels_for_isa(const char* isa, const OpInfo& op, DType dtype) noexcept {
   const Isa* found = find_isa(isa);
   if (found == nullptr) return {nullptr, nullptr};
-  return found->norms()->kernels[static_cast<std::size_t>(dtype)];
+  return found->norms()->kernels[op.index][static_cast<std::size_t>(dtype)];
 }
 
 const char* cpu_isa() noexcept { return chosen().isa->name; }

@@ -119,11 +119,11 @@ constexpr std::int64_t buffer_size =
 /// Whether squares of the row overflowed, or underflowed where that matters. NaN takes the careful
 /// way, too, which keeps it.
 template <class T>
-MYOPS_FN bool needs_care(double sum_of_squares, double width, double eps) {
+MYOPS_FN bool needs_care(double sum_of_squares, double width, double floor) {
   constexpr double high = sizeof(T) == 4 ? 0x1p100 : 0x1p900;
   constexpr double low = sizeof(T) == 4 ? 0x1p-80 : 0x1p-800;
-  constexpr double small_eps = sizeof(T) == 4 ? 0x1p-50 : 0x1p-740;
-  return !(sum_of_squares < high) || (sum_of_squares < low && eps * width < small_eps);
+  constexpr double small_floor = sizeof(T) == 4 ? 0x1p-50 : 0x1p-740;
+  return !(sum_of_squares < high) || (sum_of_squares < low && floor * width < small_floor);
 }
 
 /// One element as double, whatever the storage.
@@ -141,10 +141,10 @@ MYOPS_FN void put(double value, float* to) { *to = static_cast<float>(value); }
 MYOPS_FN void put(double value, Half* to) { *to = to_half(static_cast<float>(value)); }
 MYOPS_FN void put(double value, BFloat16* to) { *to = to_bfloat16(static_cast<float>(value)); }
 
-/// A power of two that brings the row's largest magnitude near 1, as far as its square times eps
-/// stays finite: what is smaller yet does not matter beside an eps above 0.
+/// A power of two that brings the row's largest magnitude near 1, as far as its square times the
+/// floor stays finite: what is smaller yet does not matter beside a floor above 0.
 template <class Storage>
-MYOPS_FN double scale_of(const Storage* x, std::int64_t width, double eps) {
+MYOPS_FN double scale_of(const Storage* x, std::int64_t width, double floor) {
   double largest = 0;
   for (std::int64_t i = 0; i < width; ++i) {
     const double size = magnitude(element(x + i));
@@ -152,7 +152,7 @@ MYOPS_FN double scale_of(const Storage* x, std::int64_t width, double eps) {
   }
   if (largest == 0 || largest > FloatTraits<double>::largest) return 1;
   std::int64_t exponent = static_cast<std::int64_t>(to_bits(largest) >> 52) - 1023;
-  const std::int64_t lowest = eps == 0 ? -1000 : -500;
+  const std::int64_t lowest = floor == 0 ? -1000 : -500;
   if (exponent < lowest) exponent = lowest;
   if (exponent > 700) exponent = 700;
   return bit_cast<double>(static_cast<std::uint64_t>(1023 - exponent) << 52);
@@ -173,49 +173,51 @@ struct CompensatedSum {
 };
 
 /// What the careful ways share: the row scaled and in double.
-template <class Storage>
+template <class Norm, class Storage>
 struct CarefulRow {
   const Storage* x;
   double scale;
-  double inverse_rms;  // of the scaled row
+  double mean_square;  // of the scaled row, as are the other two
+  double factor;
 
-  CarefulRow(const Storage* row, std::int64_t width, double eps) : x(row) {
-    scale = scale_of(x, width, eps);
+  CarefulRow(const Storage* row, std::int64_t width, const Norm& norm) : x(row) {
+    scale = scale_of(x, width, norm.floor());
     CompensatedSum squares;
     for (std::int64_t i = 0; i < width; ++i) squares.add(scaled(i) * scaled(i));
-    inverse_rms =
-        RMSNorm::inverse_rms(squares.total, static_cast<double>(width), eps * scale * scale);
+    mean_square = squares.total / static_cast<double>(width);
+    factor = norm.factor(mean_square, scale);
   }
 
   MYOPS_FN double scaled(std::int64_t i) const { return element(x + i) * scale; }
 };
 
-template <class Storage>
+template <class Norm, class Storage>
 __attribute__((noinline)) void careful_forward(const Storage* x, const Storage* weight, Storage* y,
-                                               std::int64_t width, double eps) {
-  const CarefulRow<Storage> row(x, width, eps);
+                                               std::int64_t width, const Norm& norm) {
+  const CarefulRow<Norm, Storage> row(x, width, norm);
   for (std::int64_t i = 0; i < width; ++i) {
-    put(RMSNorm::forward(row.scaled(i), element(weight + i), row.inverse_rms), y + i);
+    put(NormElement::forward(row.scaled(i), element(weight + i), row.factor), y + i);
   }
 }
 
-template <class Storage, class T>
+template <class Norm, class Storage, class T>
 __attribute__((noinline)) void careful_backward(const Storage* grad, const Storage* x,
                                                 const Storage* weight, Storage* x_grad,
-                                                T* weight_grad, std::int64_t width, double eps) {
-  const CarefulRow<Storage> row(x, width, eps);
+                                                T* weight_grad, std::int64_t width,
+                                                const Norm& norm) {
+  const CarefulRow<Norm, Storage> row(x, width, norm);
   CompensatedSum products;
   for (std::int64_t i = 0; i < width; ++i) {
     products.add(element(grad + i) * element(weight + i) * row.scaled(i));
   }
   const double mean =
-      RMSNorm::mean_product(products.total, static_cast<double>(width), row.inverse_rms);
+      products.total / static_cast<double>(width) * norm.pull(row.mean_square, row.scale);
   for (std::int64_t i = 0; i < width; ++i) {
     const double g = element(grad + i);
     const double scaled = row.scaled(i);
-    weight_grad[i] += static_cast<T>(RMSNorm::weight_backward(g, scaled, row.inverse_rms));
+    weight_grad[i] += static_cast<T>(NormElement::weight_backward(g, scaled, row.factor));
     const double slope =
-        RMSNorm::backward(g, scaled, element(weight + i), row.inverse_rms, mean) * row.scale;
+        NormElement::backward(g, scaled, element(weight + i), row.factor, mean) * row.scale;
     put(slope, x_grad + i);
   }
 }
@@ -235,17 +237,21 @@ MYOPS_FN void add_rows(const Storage* x, const Storage* residual, Storage* sum,
   });
 }
 
-/// As ONNX holds it: float, but for double rows.
-template <class T>
-MYOPS_FN double attribute(double value) {
-  return static_cast<double>(static_cast<T>(value));
+/// The functor with its attributes as ONNX holds them: float, but for double rows.
+template <class Norm, class T>
+MYOPS_FN Norm with_attributes(const double* given) {
+  double values[most_norm_attributes];
+  for (std::size_t i = 0; i < most_norm_attributes; ++i) {
+    values[i] = static_cast<double>(static_cast<T>(given[i]));
+  }
+  return Norm(values);
 }
 
-template <class Storage>
+template <class Norm, class Storage>
 void forward(const NormForward& call) {
   using T = typename ComputeType<Storage>::type;
   const std::int64_t width = call.width;
-  const double eps = attribute<T>(call.eps);
+  const Norm norm = with_attributes<Norm, T>(call.attributes);
   const auto* weight = static_cast<const Storage*>(call.weight);
   for (std::int64_t row = 0; row < call.rows; ++row) {
     const Storage* x = static_cast<const Storage*>(call.x) + row * width;
@@ -262,28 +268,28 @@ void forward(const NormForward& call) {
       squares.add({from, from}, count);
     });
     const double sum = squares.total();
-    if (needs_care<T>(sum, static_cast<double>(width), eps)) {
-      careful_forward(x, weight, y, width, eps);
+    if (needs_care<T>(sum, static_cast<double>(width), norm.floor())) {
+      careful_forward(x, weight, y, width, norm);
       continue;
     }
-    const T r = static_cast<T>(RMSNorm::inverse_rms(sum, static_cast<double>(width), eps));
+    const T factor = static_cast<T>(norm.factor(sum / static_cast<double>(width), 1.0));
     for_pieces<Storage>(width, [&](std::int64_t start, std::int64_t count) {
       alignas(64) T buffers[3][buffer_size<Storage>];
       const T* from = computable(x + start, buffers[0], count);
       const T* w = computable(weight + start, buffers[1], count);
       T* to = writable(y + start, buffers[2]);
 #pragma GCC ivdep
-      for (std::int64_t i = 0; i < count; ++i) to[i] = RMSNorm::forward(from[i], w[i], r);
+      for (std::int64_t i = 0; i < count; ++i) to[i] = NormElement::forward(from[i], w[i], factor);
       finish(to, y + start, count);
     });
   }
 }
 
-template <class Storage>
+template <class Norm, class Storage>
 void backward(const NormBackward& call) {
   using T = typename ComputeType<Storage>::type;
   const std::int64_t width = call.width;
-  const double eps = attribute<T>(call.eps);
+  const Norm norm = with_attributes<Norm, T>(call.attributes);
   const auto* weight = static_cast<const Storage*>(call.weight);
   auto* weight_grad = static_cast<T*>(call.weight_grad);
   for (std::int64_t row = 0; row < call.rows; ++row) {
@@ -301,14 +307,14 @@ void backward(const NormBackward& call) {
       products.add({g, w, from}, count);
     });
     const double sum = squares.total();
-    if (needs_care<T>(sum, static_cast<double>(width), eps)) {
-      careful_backward(grad, x, weight, x_grad, weight_grad, width, eps);
+    if (needs_care<T>(sum, static_cast<double>(width), norm.floor())) {
+      careful_backward(grad, x, weight, x_grad, weight_grad, width, norm);
       continue;
     }
-    const double inverse = RMSNorm::inverse_rms(sum, static_cast<double>(width), eps);
-    const T r = static_cast<T>(inverse);
-    const T mean = static_cast<T>(
-        RMSNorm::mean_product(products.total(), static_cast<double>(width), inverse));
+    const double mean_square = sum / static_cast<double>(width);
+    const T factor = static_cast<T>(norm.factor(mean_square, 1.0));
+    const T mean =
+        static_cast<T>(products.total() / static_cast<double>(width) * norm.pull(mean_square, 1.0));
     for_pieces<Storage>(width, [&](std::int64_t start, std::int64_t count) {
       alignas(64) T buffers[4][buffer_size<Storage>];
       const T* from = computable(x + start, buffers[0], count);
@@ -320,18 +326,24 @@ void backward(const NormBackward& call) {
       for (std::int64_t i = 0; i < count; ++i) {
         const T grad_i = g[i];
         const T x_i = from[i];
-        share[i] += RMSNorm::weight_backward(grad_i, x_i, r);
-        to[i] = RMSNorm::backward(grad_i, x_i, w[i], r, mean);
+        share[i] += NormElement::weight_backward(grad_i, x_i, factor);
+        to[i] = NormElement::backward(grad_i, x_i, w[i], factor, mean);
       }
       finish(to, x_grad + start, count);
     });
   }
 }
 
-constexpr NormTable table = {{{forward<float>, backward<float>},
-                              {forward<double>, backward<double>},
-                              {forward<Half>, backward<Half>},
-                              {forward<BFloat16>, backward<BFloat16>}}};
+template <class Norm, class Storage>
+constexpr NormKernels kernels{forward<Norm, Storage>, backward<Norm, Storage>};
+
+constexpr NormTable table = {{
+#define MYOPS_ROW(Name, torch_name)                                                             \
+  {kernels<Name::Formula, float>, kernels<Name::Formula, double>, kernels<Name::Formula, Half>, \
+   kernels<Name::Formula, BFloat16>},
+    MYOPS_NORM_OPS(MYOPS_ROW)
+#undef MYOPS_ROW
+}};
 
 }  // namespace
 

@@ -3,11 +3,12 @@
 #pragma once
 
 #include "myops/norm.hpp"
+#include "ops/norm.hpp"
 
 namespace myops {
 
 struct NormTable {
-  NormKernels kernels[dtype_count];
+  NormKernels kernels[norm_count][dtype_count];
 };
 
 // Each norm.isa.cpp object defines exactly one of these and exports nothing else.

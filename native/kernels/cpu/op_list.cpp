@@ -43,6 +43,11 @@ constexpr OpInfo norm_infos[] = {
     MYOPS_NORM_OPS(MYOPS_INFO)
 #undef MYOPS_INFO
 };
+#define MYOPS_FITS(Name, torch_name)                             \
+  static_assert(Name::attributes.size() <= most_norm_attributes, \
+                #Name " has more attributes than most_norm_attributes");
+MYOPS_NORM_OPS(MYOPS_FITS)
+#undef MYOPS_FITS
 constexpr OpList norms{norm_infos, std::size(norm_infos)};
 #else
 constexpr OpList norms{nullptr, 0};
@@ -53,6 +58,13 @@ constexpr OpList norms{nullptr, 0};
 OpList ops() noexcept { return {infos, op_count}; }
 
 OpList norm_ops() noexcept { return norms; }
+
+const OpInfo* find_norm(std::string_view name) noexcept {
+  for (const OpInfo& info : norms) {
+    if (name == info.name) return &info;
+  }
+  return nullptr;
+}
 
 const OpInfo* find_op(std::string_view name) noexcept {
   for (const OpInfo& info : infos) {

@@ -17,7 +17,7 @@ CudaKernelFn cuda_forward_kernel(const OpInfo&, DType) noexcept { return nullptr
 CudaKernelFn cuda_backward_kernel(const OpInfo&, DType) noexcept { return nullptr; }
 CudaKernelFn cuda_double_backward_kernel(const OpInfo&, DType) noexcept { return nullptr; }
 
-CudaNormKernels cuda_norm_kernels(DType) noexcept { return {nullptr, nullptr}; }
+CudaNormKernels cuda_norm_kernels(const OpInfo&, DType) noexcept { return {nullptr, nullptr}; }
 
 const char* cuda_architectures() noexcept { return ""; }
 

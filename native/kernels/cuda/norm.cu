@@ -40,12 +40,12 @@ __device__ T block_max(T value) {
   return block_reduce(value, [](T a, T b) { return a > b ? a : b; });
 }
 
-/// A power of two that brings `largest` near 1, as far as eps times its square stays useful; 1 for
+/// A power of two that brings `largest` near 1, as far as the floor times its square stays useful; 1 for
 /// zero, NaN and infinities.
 template <class T>
-__device__ T scale_of(T largest, double eps) {
+__device__ T scale_of(T largest, double floor) {
   if (!(largest > T(0)) || largest > FloatTraits<T>::largest) return T(1);
-  const int room = sizeof(T) == 4 ? 100 : (eps > 0 ? 500 : 1000);
+  const int room = sizeof(T) == 4 ? 100 : (floor > 0 ? 500 : 1000);
   int exponent = sizeof(T) == 4 ? ilogbf(static_cast<float>(largest)) : ilogb(largest);
   exponent = exponent > room ? room : (exponent < -room ? -room : exponent);
   return static_cast<T>(sizeof(T) == 4 ? scalbnf(1.0f, -exponent) : scalbn(1.0, -exponent));
@@ -55,32 +55,42 @@ __device__ T scale_of(T largest, double eps) {
 template <class T>
 struct RowScale {
   T scale;
-  T inverse_rms;  // of the scaled row
+  double mean_square;  // of the scaled row
+  T factor;            // for it
 };
 
-template <class Storage, class T>
-__device__ RowScale<T> row_scale(const Storage* x, std::int64_t width, double eps) {
+template <class T, class Norm, class Storage>
+__device__ RowScale<T> row_scale(const Storage* x, std::int64_t width, const Norm& norm) {
   T largest = 0;
   for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
     const T size = magnitude(cuda::load(x[i]));
     if (size > largest) largest = size;
   }
-  const T scale = scale_of(block_max(largest), eps);
+  const T scale = scale_of(block_max(largest), norm.floor());
   T sum = 0;
   for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
     const T scaled = cuda::load(x[i]) * scale;
     sum = multiply_add(scaled, scaled, sum);
   }
-  const double wide = static_cast<double>(scale);
-  return {scale,
-          static_cast<T>(RMSNorm::inverse_rms(static_cast<double>(block_sum(sum)),
-                                              static_cast<double>(width), eps * wide * wide))};
+  const double mean_square = static_cast<double>(block_sum(sum)) / static_cast<double>(width);
+  return {scale, mean_square,
+          static_cast<T>(norm.factor(mean_square, static_cast<double>(scale)))};
 }
 
-template <class Storage>
+/// The functor with its attributes as ONNX holds them: float, but for double rows.
+template <class Norm, class T>
+__device__ Norm with_attributes(const double (&given)[most_norm_attributes]) {
+  double values[most_norm_attributes];
+  for (std::size_t i = 0; i < most_norm_attributes; ++i) {
+    values[i] = static_cast<double>(static_cast<T>(given[i]));
+  }
+  return Norm(values);
+}
+
+template <class Norm, class Storage>
 __global__ void __launch_bounds__(threads_per_block) norm_forward(const NormForward call) {
   using T = typename ComputeType<Storage>::type;
-  const double eps = static_cast<double>(static_cast<T>(call.eps));
+  const Norm norm = with_attributes<Norm, T>(call.attributes);
   const auto* weight = static_cast<const Storage*>(call.weight);
   for (std::int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
     const std::int64_t start = row * call.width;
@@ -94,20 +104,20 @@ __global__ void __launch_bounds__(threads_per_block) norm_forward(const NormForw
       }
       x = sum;  // each thread goes on with the elements it wrote
     }
-    const RowScale<T> r = row_scale<Storage, T>(x, call.width, eps);
+    const RowScale<T> r = row_scale<T>(x, call.width, norm);
     for (std::int64_t i = threadIdx.x; i < call.width; i += blockDim.x) {
       cuda::store(
-          RMSNorm::forward(cuda::load(x[i]) * r.scale, cuda::load(weight[i]), r.inverse_rms),
+          NormElement::forward(cuda::load(x[i]) * r.scale, cuda::load(weight[i]), r.factor),
           y + i);
     }
   }
 }
 
 /// Block b adds the shares of its rows to row b of `weight_grad`, [gridDim.x, width].
-template <class Storage>
+template <class Norm, class Storage>
 __global__ void __launch_bounds__(threads_per_block) norm_backward(const NormBackward call) {
   using T = typename ComputeType<Storage>::type;
-  const double eps = static_cast<double>(static_cast<T>(call.eps));
+  const Norm norm = with_attributes<Norm, T>(call.attributes);
   const auto* weight = static_cast<const Storage*>(call.weight);
   T* shares = static_cast<T*>(call.weight_grad) + blockIdx.x * call.width;
   for (std::int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
@@ -115,53 +125,59 @@ __global__ void __launch_bounds__(threads_per_block) norm_backward(const NormBac
     const Storage* x = static_cast<const Storage*>(call.x) + start;
     const Storage* grad = static_cast<const Storage*>(call.grad) + start;
     Storage* x_grad = static_cast<Storage*>(call.x_grad) + start;
-    const RowScale<T> r = row_scale<Storage, T>(x, call.width, eps);
+    const RowScale<T> r = row_scale<T>(x, call.width, norm);
     T sum = 0;
     for (std::int64_t i = threadIdx.x; i < call.width; i += blockDim.x) {
       const T product = cuda::load(grad[i]) * cuda::load(weight[i]);
       sum = multiply_add(product, cuda::load(x[i]) * r.scale, sum);
     }
-    const T mean = static_cast<T>(RMSNorm::mean_product(static_cast<double>(block_sum(sum)),
-                                                        static_cast<double>(call.width),
-                                                        static_cast<double>(r.inverse_rms)));
+    const T mean =
+        static_cast<T>(static_cast<double>(block_sum(sum)) / static_cast<double>(call.width) *
+                       norm.pull(r.mean_square, static_cast<double>(r.scale)));
     for (std::int64_t i = threadIdx.x; i < call.width; i += blockDim.x) {
       const T g = cuda::load(grad[i]);
       const T scaled = cuda::load(x[i]) * r.scale;
-      shares[i] += RMSNorm::weight_backward(g, scaled, r.inverse_rms);
+      shares[i] += NormElement::weight_backward(g, scaled, r.factor);
       cuda::store(
-          RMSNorm::backward(g, scaled, cuda::load(weight[i]), r.inverse_rms, mean) * r.scale,
+          NormElement::backward(g, scaled, cuda::load(weight[i]), r.factor, mean) * r.scale,
           x_grad + i);
     }
   }
 }
 
-template <class Storage>
+template <class Norm, class Storage>
 Status forward(const NormForward& call, void* host_stream) {
   if (call.rows <= 0 || call.width <= 0) return {};
   const dim3 blocks(static_cast<unsigned>(call.rows < most_blocks ? call.rows : most_blocks));
   const auto stream = static_cast<cudaStream_t>(host_stream);
-  norm_forward<Storage><<<blocks, threads_per_block, 0, stream>>>(call);
+  norm_forward<Norm, Storage><<<blocks, threads_per_block, 0, stream>>>(call);
   return MYOPS_LAUNCH_STATUS();
 }
 
-template <class Storage>
+template <class Norm, class Storage>
 Status backward(const NormBackward& call, std::int64_t parts, void* host_stream) {
   if (call.rows <= 0 || call.width <= 0 || parts <= 0) return {};
   const dim3 blocks(static_cast<unsigned>(parts));
   const auto stream = static_cast<cudaStream_t>(host_stream);
-  norm_backward<Storage><<<blocks, threads_per_block, 0, stream>>>(call);
+  norm_backward<Norm, Storage><<<blocks, threads_per_block, 0, stream>>>(call);
   return MYOPS_LAUNCH_STATUS();
 }
 
-constexpr CudaNormKernels table[dtype_count] = {{forward<float>, backward<float>},
-                                                {forward<double>, backward<double>},
-                                                {forward<Half>, backward<Half>},
-                                                {forward<BFloat16>, backward<BFloat16>}};
+template <class Norm, class Storage>
+constexpr CudaNormKernels kernels{forward<Norm, Storage>, backward<Norm, Storage>};
+
+constexpr CudaNormKernels table[norm_count][dtype_count] = {
+#define MYOPS_ROW(Name, torch_name)                                     \
+  {kernels<Name::Formula, float>, kernels<Name::Formula, double>,       \
+   kernels<Name::Formula, Half>, kernels<Name::Formula, BFloat16>},
+    MYOPS_NORM_OPS(MYOPS_ROW)
+#undef MYOPS_ROW
+};
 
 }  // namespace
 
-CudaNormKernels cuda_norm_kernels(DType dtype) noexcept {
-  return table[static_cast<std::size_t>(dtype)];
+CudaNormKernels cuda_norm_kernels(const OpInfo& op, DType dtype) noexcept {
+  return table[op.index][static_cast<std::size_t>(dtype)];
 }
 
 }  // namespace myops

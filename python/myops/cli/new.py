@@ -39,7 +39,7 @@ def _print_project(written: Project, namespace: str, as_json: bool) -> None:
 def new(
     name: Annotated[str, typer.Argument(help="The operator's name in CamelCase, as in ONNX.")],
     kind: Annotated[
-        str, typer.Option(help="activation, gated; in a project activation, custom.")
+        str, typer.Option(help="activation, gated, norm; in a project activation, custom.")
     ] = "activation",
     attribute: Annotated[
         list[str] | None, typer.Option(help="Scalar attribute, alpha=1.5. Repeatable.")

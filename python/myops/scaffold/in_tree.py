@@ -18,16 +18,15 @@ from myops.scaffold.names import WHERE, Names, NewAttribute, check_free, native_
 FAMILIES = {
     "activation": ("native/kernels/ops/activation.hpp", "MYOPS_ACTIVATION_OPS"),
     "gated": ("native/kernels/ops/gated.hpp", "MYOPS_GATED_OPS"),
+    "norm": ("native/kernels/ops/norm.hpp", "MYOPS_NORM_OPS"),
 }
-KINDS = (*FAMILIES, "norm")
+KINDS = tuple(FAMILIES)
 _SPEC = "python/myops/spec.py"
-_WIDTH = 100
 
-_NORM_REMEDY = (
-    "Write its row sums in native/kernels/cpu/norm.isa.cpp and cuda/norm.cu, its functor in "
-    "native/kernels/ops/norm.hpp, its torch operators in native/torch/norm*.cpp, its kernel in "
-    "native/ort/norm.cpp and its OpSpec in python/myops/norm_spec.py, each beside RMSNorm's"
-)
+# What a norm's functor and module have names for.
+_TAKEN_IN_NORMS = """
+weight residual factor pull floor scale mean_square normalized_shape elementwise_affine device dtype
+"""
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def _macro(macro: str, entries: Sequence[tuple[str, str]]) -> str:
     """The list in clang-format's layout."""
     parts = [f"X({name}, {torch_name})" for name, torch_name in entries]
     line = f"#define {macro}(X) {' '.join(parts)}"
-    if len(line) <= _WIDTH:
+    if len(line) <= skeletons.WIDTH:
         return line
     head, body = f"#define {macro}(X)", [f"  {part}" for part in parts]
     width = max(map(len, [head, *body[:-1]])) + 1
@@ -127,6 +126,26 @@ def _constant_of(text: str, name: str) -> str:
     return found[1]
 
 
+def _with_norm(root: Path, code: str, names: Names) -> str:
+    """``spec.py`` with the entry of a norm, and with its constant at the end of their list."""
+    text = (root / _SPEC).read_text(encoding="utf-8")
+    found = re.search(r"^NORMS: tuple\[OpSpec, \.\.\.\] = \((.*?)\)\n", text, re.M | re.S)
+    if found is None:
+        raise UsageError(
+            WHERE, f"{_SPEC} should list NORMS", "no list", "Restore it from the repository"
+        )
+    constants = [*re.findall(r"\w+", found[1]), names.constant]
+    listed = f"NORMS: tuple[OpSpec, ...] = ({', '.join(constants)})"
+    if len(listed) > skeletons.WIDTH:
+        listed = "\n".join(
+            ["NORMS: tuple[OpSpec, ...] = (", *(f"    {c}," for c in constants), ")"]
+        )
+    text = f"{text[: found.start()]}{listed}\n{text[found.end() :]}"
+    at = text.index("ELEMENTWISE: tuple[OpSpec")
+    head = text[:at].rstrip("\n")
+    return f"{head}\n\n\n{code}\n\n{text[at:]}"
+
+
 def _with_entry(root: Path, code: str, names: Names, after: str) -> str:
     """``spec.py`` with the entry, and with its constant in the list at the functor's place."""
     text = (root / _SPEC).read_text(encoding="utf-8")
@@ -144,7 +163,7 @@ def _with_entry(root: Path, code: str, names: Names, after: str) -> str:
     lines, line = [], ""
     for constant in constants:  # in ruff's layout
         longer = f"{line}, {constant}" if line else f"    *({constant}"
-        if len(longer) > _WIDTH - 3:
+        if len(longer) > skeletons.WIDTH - 3:
             lines.append(f"{line})," if ", " in line else f"{line},),")
             longer = f"    *({constant}"
         line = longer
@@ -195,7 +214,8 @@ def new_operator(
 
     Args:
         name: in CamelCase, the functor's and ONNX's.
-        kind: "activation", or "gated" for ``f(gate) * x``.
+        kind: "activation", "gated" for ``f(gate) * x``, or "norm" for
+            ``x * factor(mean(x**2)) * weight`` over the last dim.
         attributes: scalars fixed per node.
         torch_name: snake_case; derived from ``name`` if None.
         activation: for "gated", an operator of the tree to take for ``f``: then no formula is left
@@ -206,8 +226,7 @@ def new_operator(
         What changed, and where formulas are to be written.
 
     Raises:
-        UsageError: not in a checkout, a name is taken or has another form, or the kind is "norm",
-            which two files do not do: the message lists the places.
+        UsageError: not in a checkout, or a name is taken or has another form.
     """
     names = Names.parse(name, torch_name)
     root = checkout((start or Path.cwd()).resolve())
@@ -215,9 +234,9 @@ def new_operator(
     if kind not in FAMILIES:
         raise UsageError(
             WHERE,
-            f"a new operator is an {' or a '.join(FAMILIES)} one; a norm has a driver of its own",
+            f"--kind should be one of {', '.join(FAMILIES)}",
             kind,
-            _NORM_REMEDY if kind == "norm" else "Choose one of these",
+            "Choose one of these",
         )
     if activation is not None and (kind != "gated" or attributes):
         raise UsageError(
@@ -226,7 +245,18 @@ def new_operator(
             f"--kind {kind} and {len(attributes)} attributes",
             "Leave one of them out",
         )
-    if kind == "activation":
+    for attribute in attributes if kind == "norm" else ():
+        if attribute.name in _TAKEN_IN_NORMS.split():
+            raise UsageError(
+                WHERE,
+                "an attribute's name should be new",
+                f"{attribute.name!r}, which norms have already",
+                "Choose another name",
+            )
+    if kind == "norm":
+        code = skeletons.norm_functor(names.onnx, attributes)
+        entry = skeletons.spec_entry(names, attributes, norm=True)
+    elif kind == "activation":
         code = skeletons.functor(names.onnx, attributes, f"{names.onnx}, y = TODO.")
         entry = skeletons.spec_entry(names, attributes)
     elif activation is not None:
@@ -240,7 +270,10 @@ def new_operator(
         entry = skeletons.spec_entry(inner, attributes, inner=True)
         entry += "\n\n" + skeletons.gated_entry(names, inner.onnx, f"_{inner.constant}")
     header, path, after = _with_functor(root, kind, code, names)
-    contents = {path: header, _SPEC: _with_entry(root, entry, names, after)}
+    spec = (
+        _with_norm(root, entry, names) if kind == "norm" else _with_entry(root, entry, names, after)
+    )
+    contents = {path: header, _SPEC: spec}
     with _all_or_none({root / path: text for path, text in contents.items()}):
         pass
     return Change(root, tuple(contents), names, _places(contents, names))

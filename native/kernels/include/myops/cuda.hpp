@@ -42,8 +42,8 @@ struct CudaNormKernels {
   Status (*backward)(const NormBackward& call, std::int64_t parts, void* stream);
 };
 
-/// The kernels, or nulls in a build without CUDA.
-CudaNormKernels cuda_norm_kernels(DType dtype) noexcept;
+/// The kernels of one of norm_ops(), or nulls in a build without CUDA.
+CudaNormKernels cuda_norm_kernels(const OpInfo& op, DType dtype) noexcept;
 
 /// The architectures this build was asked for, as CMake spells them ("80-real;90"); empty without
 /// CUDA.

@@ -3,19 +3,26 @@
 // allocation, no exception; the host splits the rows and owns the threads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "myops/kernels.hpp"
 #include "myops/op_info.hpp"
 
 namespace myops {
 
-/// The normalization operators, in the order of NormIndex. Their last input is the weight, of the
-/// shape of a row; the others are rows.
+/// The normalization operators. Their last input is the weight, of the shape of a row; the others
+/// are rows.
 ///   RMSNorm     (x, weight)            -> y
 ///   AddRMSNorm  (x, residual, weight)  -> y, sum = x + residual
-enum class NormIndex : std::uint8_t { RMSNorm, AddRMSNorm };
 OpList norm_ops() noexcept;
+
+/// The normalization with this ONNX name, or null.
+const OpInfo* find_norm(std::string_view name) noexcept;
+
+/// Attributes a normalization can have.
+inline constexpr std::size_t most_norm_attributes = 8;
 
 /// A forward call over `rows` rows of `width` contiguous elements. Where `residual` is given, its
 /// sum with x goes to `sum`, rounded to the storage type, and y is the norm of that. Outputs may be
@@ -28,7 +35,7 @@ struct NormForward {
   void* sum;  // null where residual is
   std::int64_t rows;
   std::int64_t width;
-  double eps;
+  double attributes[most_norm_attributes];  // in the order of the operator's OpInfo
 };
 
 /// A backward call. `weight_grad` has `width` elements of the compute type (double for f64, else
@@ -42,7 +49,7 @@ struct NormBackward {
   void* weight_grad;
   std::int64_t rows;
   std::int64_t width;
-  double eps;
+  double attributes[most_norm_attributes];  // in the order of the operator's OpInfo
 };
 
 struct NormKernels {
@@ -50,11 +57,12 @@ struct NormKernels {
   void (*backward)(const NormBackward& call);
 };
 
-/// The kernels for this machine, or for the ISA named by the environment variable MYOPS_ISA.
-NormKernels norm_kernels(DType dtype) noexcept;
+/// The kernels of one of norm_ops() for this machine, or for the ISA named by the environment
+/// variable MYOPS_ISA.
+NormKernels norm_kernels(const OpInfo& op, DType dtype) noexcept;
 
 /// Those of one named ISA, or nulls when this machine or this build does not have it.
-NormKernels norm_kernels_for_isa(const char* isa, DType dtype) noexcept;
+NormKernels norm_kernels_for_isa(const char* isa, const OpInfo& op, DType dtype) noexcept;
 
 /// How a host splits rows: `tasks` ranges of `grain` rows, the last one shorter. One task where the
 /// elements are too few, as for `plan_tasks`.
