@@ -17,9 +17,10 @@ import torch
 ROOT = Path(__file__).parents[3]
 
 NAME, TORCH_NAME = "ScaledSoftsign", "scaled_softsign"
+NORM, TORCH_NORM = "PowerNorm", "power_norm"
 
 # y = gain x / (1 + |rate x|)
-FORMULAS = {
+ACTIVATION_FORMULAS = {
     "native/kernels/ops/activation.hpp": {
         "forward": "const T c = at_least(at_most(x, T(1e30)), T(-1e30));\n"
         "    const T y = c * (gain / (T(1) + magnitude(rate * c)));\n"
@@ -40,10 +41,27 @@ FORMULAS = {
         "    return op.Div(op.Mul(x, gain), below)",
     },
 }
+# y = gain x / (mean(x^2) + eps) * weight
+NORM_FORMULAS = {
+    "native/kernels/ops/norm.hpp": {
+        "factor": "return gain * scale / (mean_square + eps * scale * scale);",
+        "pull": "return 2 / (mean_square + eps * scale * scale);",
+    },
+    "python/myops/spec.py": {
+        "its float64 reference": 'with np.errstate(invalid="ignore", divide="ignore", '
+        'over="ignore"):\n'
+        "        mean = np.mean(x * x, axis=-1, keepdims=True)\n"
+        "        return x * (gain / (mean + np.asarray(eps, x.dtype))) * weight",
+        "its body in ONNX operators": "mean = op.mean(op.Mul(x, x))\n"
+        "    return op.Mul(op.Mul(x, op.Div(gain, op.Add(mean, eps))), weight)",
+    },
+}
 STAND_INS = {
     "forward": "return x;",
     "backward": "return grad * x;",
     "double_backward": "return grad_grad * grad * x;",
+    "factor": "return mean_square * scale;",
+    "pull": "return mean_square * scale;",
 }
 
 
@@ -92,15 +110,18 @@ def contents(tree: Path) -> dict[str, bytes]:
     }
 
 
-def fill_in(tree: Path) -> None:
+def fill_in(tree: Path, name: str, formulas_of: dict[str, dict[str, str]]) -> None:
     """Writes the formulas in the marked places."""
-    for path, formulas in FORMULAS.items():
+    for path, formulas in formulas_of.items():
         text = (tree / path).read_text()
         for what, formula in formulas.items():
             marks = (
-                f'raise missing_formula("{NAME}", "{what}")',
-                f'static_assert(sizeof(T) == 0, "[{NAME}] {what} is missing");\n'
-                f"    {STAND_INS.get(what)}",
+                f'raise missing_formula("{name}", "{what}")',
+                *(
+                    f'static_assert(sizeof({of}) == 0, "[{name}] {what} is missing");\n'
+                    f"    {STAND_INS.get(what)}"
+                    for of in "TS"
+                ),
             )
             (mark,) = (mark for mark in marks if mark in text)
             text = text.replace(mark, formula)
@@ -140,18 +161,25 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tree with the operator, built."""
+    """A tree with an activation and a norm, built. For each of them two files change."""
     from myops import _build_info
 
     tree = copy_tree(tmp_path_factory.mktemp("new") / "tree")
     with_libraries(tree, Path(_build_info.__file__).parent)
-    before = contents(tree)
-    report = new(tree, NAME, "--attribute", "gain=1.0", "--attribute", "rate=1.0")
-    fill_in(tree)
-    after = contents(tree)
-    changed = sorted(name for name in after if after[name] != before.get(name))
-    assert changed == sorted(FORMULAS) == sorted(report["files"])
-    assert len(changed) == 2
+    for arguments, formulas in (
+        ((NAME, "--attribute", "gain=1.0", "--attribute", "rate=1.0"), ACTIVATION_FORMULAS),
+        (
+            (NORM, "--kind", "norm", "--attribute", "eps=1e-3", "--attribute", "gain=1.0"),
+            NORM_FORMULAS,
+        ),
+    ):
+        before = contents(tree)
+        report = new(tree, *arguments)
+        fill_in(tree, arguments[0], formulas)
+        after = contents(tree)
+        changed = sorted(name for name in after if after[name] != before.get(name))
+        assert changed == sorted(formulas) == sorted(report["files"])
+        assert len(changed) == 2
     with_libraries(tree, build(tree))
     return tree
 
@@ -159,13 +187,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 pytestmark = pytest.mark.timeout(1800)
 
 
-def test_operator_agrees_with_float64_in_every_layer(finished: Path) -> None:
+@pytest.mark.parametrize("name", [NAME, NORM])
+def test_operator_agrees_with_float64_in_every_layer(finished: Path, name: str) -> None:
     code = f"""
 import json
 from myops import _build_info, spec
 from myops.verify import verify_operators
 assert spec.mismatches() == [], spec.mismatches()
-report = verify_operators([spec.find({NAME!r})])
+report = verify_operators([spec.find({name!r})])
 parties = sorted({{row.party for row in report.rows if row.comparison is not None}})
 print(json.dumps([report.ok, bool(_build_info.torch_version), parties,
                   [str(row) for row in report.rows if row.ours and row.verdict != "ok"]]))
@@ -201,12 +230,61 @@ print("done")
     assert succeed([sys.executable, "-c", code], finished).endswith("done\n")
 
 
-def test_generic_tests_cover_it(finished: Path) -> None:
+def test_norm_s_function_module_gradient_and_export_follow(finished: Path, tmp_path: Path) -> None:
+    code = f"""
+import inspect, numpy as np, torch
+import myops.functional as F, myops.nn, myops.onnx, myops.ort
+f = F.{TORCH_NORM}
+assert [*inspect.signature(f).parameters] == ["x", "weight", "eps", "gain", "out"]
+x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+w = torch.randn(4, dtype=torch.float64, requires_grad=True)
+call = lambda x, w: f(x, w, 0.1, 1.5)
+assert torch.autograd.gradcheck(call, (x, w), check_forward_ad=True)
+assert torch.autograd.gradgradcheck(call, (x, w))
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), myops.nn.{NORM}(4, gain=1.5))
+data = torch.randn(2, 4)
+for mode in ("portable", "custom", "native"):
+    for exporter in ("dynamo", "torchscript"):
+        myops.onnx.export(model, (data,), "m.onnx", mode=mode, exporter=exporter,
+                          dynamic={{"input": {{0: "batch"}}}})
+        session = myops.ort.session("m.onnx")
+        (y,) = session.run(None, {{"input": data.numpy()}})
+        assert np.allclose(y, model(data).detach().numpy(), rtol=1e-5, atol=1e-6), (mode, exporter)
+        if mode == "native":
+            found, report = myops.onnx.inject("m.onnx", target="custom")
+            assert {NORM!r} in [node.op_type for node in found.graph.node], report
+print("done")
+"""
+    code = f"import os; os.chdir({str(tmp_path)!r})\n{code}"
+    assert succeed([sys.executable, "-c", code], finished).endswith("done\n")
+
+
+@pytest.mark.parametrize(
+    ("torch_name", "files"),
+    [
+        (
+            TORCH_NAME,
+            (
+                *("tests/python/test_spec.py", "tests/python/torch/test_values.py"),
+                *("tests/python/torch/test_gradients.py", "tests/python/ort/test_plugin.py"),
+            ),
+        ),
+        (
+            TORCH_NORM,
+            (
+                *("tests/python/test_spec.py", "tests/python/torch/test_norm_calls.py"),
+                *("tests/python/torch/test_norm_gradients.py",),
+                *("tests/python/onnx/test_norm_nodes.py",),
+            ),
+        ),
+    ],
+    ids=[TORCH_NAME, TORCH_NORM],
+)
+def test_generic_tests_cover_it(finished: Path, torch_name: str, files: tuple[str, ...]) -> None:
     text = succeed(
         [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", TORCH_NAME),
-            *("tests/python/test_spec.py", "tests/python/torch/test_values.py"),
-            *("tests/python/torch/test_gradients.py", "tests/python/ort/test_plugin.py"),
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", torch_name),
+            *files,
         ],
         finished,
     )
@@ -215,8 +293,18 @@ def test_generic_tests_cover_it(finished: Path) -> None:
     assert int(passed.split(" passed")[0].split()[-1]) > 20
 
 
-def test_missing_formula_stops_the_compiler_and_python_says_where(tree: Path) -> None:
-    new(tree, NAME)
+@pytest.mark.parametrize(
+    ("arguments", "unit", "functions"),
+    [
+        ([], "elementwise", ["forward", "backward", "double_backward"]),
+        (["--kind", "norm"], "norm", ["factor", "pull"]),
+    ],
+    ids=["activation", "norm"],
+)
+def test_missing_formula_stops_the_compiler_and_python_says_where(
+    tree: Path, arguments: list[str], unit: str, functions: list[str]
+) -> None:
+    new(tree, NAME, *arguments)
     done = run(
         [
             *(
@@ -226,12 +314,12 @@ def test_missing_formula_stops_the_compiler_and_python_says_where(tree: Path) ->
                 "-DMYOPS_ISA_NAME=baseline",
                 "-Inative/kernels",
             ),
-            *("-Inative/kernels/include", "native/kernels/cpu/elementwise.isa.cpp"),
+            *("-Inative/kernels/include", f"native/kernels/cpu/{unit}.isa.cpp"),
         ],
         tree,
     )
     assert done.returncode != 0
-    for function in STAND_INS:
+    for function in functions:
         assert f"[{NAME}] {function} is missing" in done.stderr
     code = f"from myops import spec; print(*spec.unwritten(spec.find({NAME!r})), sep='\\n')"
     sentences = succeed([sys.executable, "-c", code], tree).splitlines()
@@ -248,6 +336,9 @@ def test_missing_formula_stops_the_compiler_and_python_says_where(tree: Path) ->
         ["--kind", "gated"],
         ["--kind", "gated", "--attribute", "alpha=1.5", "--attribute", "beta=1e-6"],
         ["--kind", "gated", "--activation", "HardSwish"],
+        ["--kind", "norm"],
+        ["--kind", "norm", "--attribute", "alpha=1.5"],
+        ["--kind", "norm", "--attribute", "eps=1e-6", "--attribute", "beta=-2"],
     ],
     ids=" ".join,
 )
@@ -261,7 +352,7 @@ def test_inserted_text_is_in_the_house_s_format(tree: Path, arguments: list[str]
     succeed([sys.executable, "-m", "ruff", "format", "--check", "python"], tree)
     code = "from myops import spec; print(*(s.name for s in spec.SPECS))"
     listed = succeed([sys.executable, "-c", code], tree).split()
-    last = "GeGLU" if "gated" in arguments else "Mish"
+    last = {"gated": "GeGLU", "norm": "AddRMSNorm"}.get("".join(arguments[1:2]), "Mish")
     assert listed[listed.index(last) + 1 :][:2] == list(names)
 
 
@@ -277,8 +368,9 @@ def test_inserted_text_is_in_the_house_s_format(tree: Path, arguments: list[str]
         (["New"], "keyword"),
         (["SoftBackward"], "_backward"),
         (["Softsign", "--torch-name", "other"], "softsign"),
-        (["Softsign", "--kind", "norm"], "native/kernels/cpu/norm.isa.cpp"),
-        (["Softsign", "--kind", "other"], "activation or a gated"),
+        (["Softsign", "--kind", "other"], "activation, gated, norm"),
+        (["SoftNorm", "--kind", "norm", "--attribute", "weight=1"], "which norms have already"),
+        (["RMSNorm", "--kind", "norm"], "is an operator"),
         (["Softsign", "--attribute", "x=1"], "argument of the operator"),
         (["Softsign", "--attribute", "class=1"], "keyword"),
         (["Softsign", "--attribute", "alpha"], "alpha=1.5"),
