@@ -23,7 +23,8 @@ Plugin = Annotated[
     Path | None, typer.Option(help="Another libmyops_ort.so than the installed one.")
 ]
 Dims = Annotated[
-    list[str] | None, typer.Option("--dim", help="Size of a symbolic dim, name=size. Repeatable.")
+    list[str] | None,
+    typer.Option("--dim", help="Size of an open dim: symbol=size, or input.axis=size. Repeatable."),
 ]
 
 Inputs = Annotated[Path | None, typer.Option(help=".npz file with the model's inputs.")]

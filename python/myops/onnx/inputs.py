@@ -27,6 +27,41 @@ def required(model: ModelProto) -> list[ValueInfoProto]:
     return [value for value in model.graph.input if value.name not in initializers]
 
 
+def given_size(
+    value: ValueInfoProto, axis: int, dim: int | str | None, dims: Mapping[str, int]
+) -> int | None:
+    """What ``dims`` says of a dim of an input, as ``name.axis`` or by its symbol."""
+    by_symbol = dims.get(dim) if isinstance(dim, str) else None
+    return dims.get(f"{value.name}.{axis}", by_symbol)
+
+
+def check_dims(model: ModelProto, dims: Mapping[str, int]) -> bool:
+    """Whether every open dim of the required inputs is given.
+
+    Raises:
+        UsageError: ``dims`` names what the model does not have.
+    """
+    known: dict[str, None] = {}
+    complete = True
+    for value in required(model):
+        for axis, dim in enumerate(onnx_model.dims(value) or []):
+            if isinstance(dim, str):
+                known[dim] = None
+            known[f"{value.name}.{axis}"] = None
+            is_open = not isinstance(dim, int) or dim < 1
+            complete &= not is_open or given_size(value, axis, dim, dims) is not None
+    unknown = [name for name in dims if name not in known]
+    if unknown:
+        raise UsageError(
+            WHERE,
+            "dims should name symbolic dims of the model, or dims of its inputs as name.axis: "
+            f"{', '.join(known) or 'none'}",
+            ", ".join(unknown),
+            "Correct the names",
+        )
+    return complete
+
+
 def synthesize(
     model: ModelProto, dims: Mapping[str, int] | None = None, seed: int = 0
 ) -> dict[str, npt.NDArray[Any]]:
@@ -34,26 +69,25 @@ def synthesize(
 
     Args:
         model: the model.
-        dims: sizes of symbolic dims by name; 2 for those not named.
+        dims: sizes of symbolic dims by name, or of an input's dim as ``name.axis``; 2 for open
+            dims not given.
         seed: of the random generator.
 
     Raises:
-        UsageError: ``dims`` names a symbol that the model does not have, or the model takes what
-            numpy has no type for.
+        UsageError: ``dims`` names what the model does not have, or the model takes what numpy has
+            no type for.
     """
     rng = np.random.default_rng(seed)
     given = dict(dims or {})
-    symbols: set[str] = set()
+    check_dims(model, given)
     inputs: dict[str, npt.NDArray[Any]] = {}
     for value in required(model):
         shape = []
-        for dim in onnx_model.dims(value) or []:
-            if isinstance(dim, str):
-                symbols.add(dim)
-            if isinstance(dim, int) and dim >= 0:  # some exporters write -1 for a free dim
-                shape.append(dim)
-            else:
-                shape.append(given.get(str(dim), 2))
+        for axis, dim in enumerate(onnx_model.dims(value) or []):
+            size = given_size(value, axis, dim, given)
+            if size is None:  # some exporters write -1 for a free dim
+                size = dim if isinstance(dim, int) and dim >= 0 else 2
+            shape.append(size)
         element_type = value.type.tensor_type.elem_type
         if element_type in (TensorProto.UNDEFINED, TensorProto.BFLOAT16):
             raise UsageError(
@@ -67,14 +101,6 @@ def synthesize(
             inputs[value.name] = np.asarray(rng.standard_normal(shape), dtype=dtype)
         else:
             inputs[value.name] = np.zeros(shape, dtype=dtype)
-    unknown = set(given) - symbols
-    if unknown:
-        raise UsageError(
-            WHERE,
-            f"dims should name symbolic dims of the model ({', '.join(sorted(symbols)) or 'none'})",
-            ", ".join(sorted(unknown)),
-            "Correct the names",
-        )
     return inputs
 
 

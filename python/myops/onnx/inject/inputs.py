@@ -11,11 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
-from myops._errors import UsageError
 from myops.onnx import model as onnx_model
-from myops.onnx.inputs import load_inputs, required
-
-WHERE = "myops.onnx.inject"
+from myops.onnx.inputs import check_dims, given_size, load_inputs, required
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -27,7 +24,7 @@ SIZES = (64, 32, 224, 48, 640, 128, 8, 2, 1)
 def _shape(value: ValueInfoProto, dims: Mapping[str, int], size: int) -> list[int]:
     shape = []
     for axis, dim in enumerate(onnx_model.dims(value) or []):
-        named = dims.get(f"{value.name}.{axis}", dims.get(dim) if isinstance(dim, str) else None)
+        named = given_size(value, axis, dim, dims)
         if named is not None:
             shape.append(named)
         elif isinstance(dim, int) and dim > 0:
@@ -35,28 +32,6 @@ def _shape(value: ValueInfoProto, dims: Mapping[str, int], size: int) -> list[in
         else:
             shape.append(1 if axis == 0 else size)
     return shape
-
-
-def _check_dims(model: ModelProto, dims: Mapping[str, int]) -> bool:
-    """Whether every open dim is given."""
-    known: set[str] = set()
-    complete = True
-    for value in required(model):
-        for axis, dim in enumerate(onnx_model.dims(value) or []):
-            names = {f"{value.name}.{axis}"} | ({dim} if isinstance(dim, str) else set())
-            known |= names
-            is_open = not isinstance(dim, int) or dim < 1
-            complete &= not is_open or bool(names & set(dims))
-    unknown = set(dims) - known
-    if unknown:
-        raise UsageError(
-            WHERE,
-            "dims should name symbolic dims of the model, or dims of its inputs as name.axis: "
-            f"{', '.join(sorted(known)) or 'none'}",
-            ", ".join(sorted(unknown)),
-            "Correct the names",
-        )
-    return complete
 
 
 def _array(value: ValueInfoProto, shape: list[int], fill: int, seed: int) -> npt.NDArray[Any]:
@@ -90,7 +65,7 @@ def proposals(
     if inputs is not None:
         yield load_inputs(inputs, model, None)
         return
-    complete = _check_dims(model, dims)
+    complete = check_dims(model, dims)
     for size in SIZES[:1] if complete else SIZES:
         for fill in (1, 0):
             yield {
