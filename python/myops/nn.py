@@ -308,8 +308,7 @@ def _make_norm(spec: OpSpec) -> type[_Norm]:
 
     def forward(self: _Norm, x: torch.Tensor) -> torch.Tensor:
         values = [getattr(self, attribute) for attribute in names]
-        function = getattr(functional, name)
-        (y,) = self._apply_norm(lambda x, weight: function(x, weight, *values), x)
+        (y,) = self._apply_norm(lambda x, w: getattr(functional, name)(x, w, *values), x)
         return y
 
     forward.__doc__ = f"The norm of ``x``. See ``myops.functional.{name}``."
