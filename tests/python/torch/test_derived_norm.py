@@ -10,11 +10,12 @@ import inspect
 import myops.functional as F
 import myops.nn
 import numpy as np
+import onnx
 import pytest
 import torch
 from myops.bench import compiled, ort_rows, rivals, torch_rows
 from myops.norm_spec import ADD_RMS_NORM, RMS_NORM, derived
-from myops.onnx import functions
+from myops.onnx import export, functions
 from myops.onnx.inject.patterns import from_spelling
 from myops.spec import NORMS, SPECS
 from myops.verify import operators
@@ -140,6 +141,20 @@ def test_module_has_the_bits_of_the_one_written_by_hand(module, shape, affine, d
     made.eps = theirs.eps = 0.5
     assert torch.equal(made(x), theirs(x))
     assert repr(made) == repr(theirs)
+
+
+@pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])
+def test_module_is_exported(module, exporter, tmp_path):
+    made, path = module((3, 4), 2.0**-8), tmp_path / "m.onnx"
+    export(made, torch.randn(2, 3, 4), path, exporter=exporter)
+    (node,) = (n for n in onnx.load(path).graph.node if n.domain == "myops")
+    assert (node.op_type, node.attribute[0].f) == ("RMSNorm", 2.0**-8)
+
+
+def test_module_is_compiled_whole(module):
+    made, x = module((3, 4)), torch.randn(2, 3, 4)
+    whole = torch.compile(made, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(whole(x), made(x))
 
 
 @each_made_up
