@@ -10,8 +10,9 @@ import matplotlib
 import mkdocs_gen_files
 import numpy as np
 from matplotlib.figure import Figure
+from myops.norm_spec import derived
 from myops.onnx import functions
-from myops.spec import DOMAIN, ELEMENTWISE, SPECS, OpSpec
+from myops.spec import DOMAIN, ELEMENTWISE, NORMS, SPECS, OpSpec
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 matplotlib.use("Agg")
@@ -23,7 +24,7 @@ COEFFICIENTS = (0.5, 1.0, 1.702)
 
 
 def _value(spec: OpSpec, first: np.ndarray, other: float) -> np.ndarray:
-    """The reference at ``first``. ``other`` is the value of every further input, or of the
+    """The reference at ``first``. ``other`` is the value of every further input, or of the first
     attribute where there is none. A norm gets rows of four elements, of which the first one varies
     and the rest are ``other``."""
     if spec.kind == "norm":
@@ -36,7 +37,7 @@ def _value(spec: OpSpec, first: np.ndarray, other: float) -> np.ndarray:
     others = [np.full_like(first, other) for _ in spec.inputs[1:]]
     attributes = spec.defaults()
     if not others and attributes:
-        attributes = dict.fromkeys(attributes, other)
+        attributes[next(iter(attributes))] = other
     return np.asarray(spec.reference(first, *others, **attributes))
 
 
@@ -112,9 +113,10 @@ def _functions() -> str:
     import myops.functional
     import myops.nn
 
+    specs = (*ELEMENTWISE, *derived(NORMS))
     page = ["# Functions and modules\n"]
     for module, names in (
-        ("myops.functional", [spec.torch_name for spec in ELEMENTWISE] + list(HAND_WRITTEN)),
+        ("myops.functional", [*(spec.torch_name for spec in specs), *HAND_WRITTEN]),
         ("myops.nn", [name for name in myops.nn.__all__ if name != "Operator"]),
     ):
         options = f"inherited_members: false, members: [{', '.join(names)}]"

@@ -3,13 +3,23 @@
 
 from __future__ import annotations
 
+import functools
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from myops._after_import import call_after_import
-from myops.spec import DOMAIN
+from myops.spec import DOMAIN, NORMS, OpSpec
+
+
+def _operator(spec: OpSpec, suffix: str = "") -> Any:
+    return getattr(getattr(torch.ops, DOMAIN), spec.torch_name + suffix).default
+
+
+def _has_backward(spec: OpSpec) -> bool:
+    """That of a norm with a residual is the derivative of the norm without."""
+    return len(spec.outputs) == 1
 
 
 def _front(tensor: torch.Tensor, dim: int | None, size: int) -> torch.Tensor:
@@ -24,38 +34,30 @@ def _per_example(weight: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return weight.reshape(weight.shape[0], *[1] * (x.dim() - 2), weight.shape[1])
 
 
-def _rms_norm(info: Any, in_dims: Any, x: Any, weight: Any, eps: float) -> tuple[Any, int]:
-    op = getattr(torch.ops, DOMAIN).rms_norm.default
-    batch = _front(x, in_dims[0], info.batch_size)
-    if in_dims[1] is None:
-        return op(batch, weight, eps), 0
-    weights = _per_example(weight.movedim(in_dims[1], 0), batch)
-    return op(batch, batch.new_ones(batch.shape[-1]), eps) * weights, 0
+def _batched(spec: OpSpec, info: Any, in_dims: Any, *args: Any) -> tuple[Any, Any]:
+    """Linear in the weight: a batch of weights multiplies the results with a weight of ones."""
+    count = len(spec.inputs)
+    *rows, weight = args[:count]
+    *places, weight_place = in_dims[:count]
+    fronts = [_front(x, dim, info.batch_size) for x, dim in zip(rows, places, strict=True)]
+    shared = weight if weight_place is None else fronts[0].new_ones(fronts[0].shape[-1])
+    outcome = _operator(spec)(*fronts, shared, *args[count:])
+    y, *others = outcome if isinstance(outcome, tuple) else (outcome,)
+    if weight_place is not None:
+        y = y * _per_example(weight.movedim(weight_place, 0), fronts[0])
+    return ((y, *others), (0,) * (1 + len(others))) if others else (y, 0)
 
 
-def _add_rms_norm(
-    info: Any, in_dims: Any, x: Any, residual: Any, weight: Any, eps: float
-) -> tuple[Any, Any]:
-    op = getattr(torch.ops, DOMAIN).add_rms_norm.default
-    batch = _front(x, in_dims[0], info.batch_size)
-    other = _front(residual, in_dims[1], info.batch_size)
-    if in_dims[2] is None:
-        return op(batch, other, weight, eps), (0, 0)
-    y, total = op(batch, other, batch.new_ones(batch.shape[-1]), eps)
-    return (y * _per_example(weight.movedim(in_dims[2], 0), batch), total), (0, 0)
-
-
-def _rms_norm_backward(
-    info: Any, in_dims: Any, grad: Any, x: Any, weight: Any, eps: float
+def _batched_backward(
+    spec: OpSpec, info: Any, in_dims: Any, grad: Any, x: Any, weight: Any, *attributes: float
 ) -> tuple[Any, Any]:
     """The weight's gradient is summed over the rows of each example only."""
-    ops = getattr(torch.ops, DOMAIN)
     size = info.batch_size
     grads, batch = _front(grad, in_dims[0], size), _front(x, in_dims[1], size)
     ones = batch.new_ones(batch.shape[-1])
     weights = _per_example(_front(weight, in_dims[2], size), batch)
-    x_grad, _ = ops.rms_norm_backward.default(grads * weights, batch, ones, eps)
-    shares = grads * ops.rms_norm.default(batch, ones, eps)
+    x_grad, _ = _operator(spec, "_backward")(grads * weights, batch, ones, *attributes)
+    shares = grads * _operator(spec)(batch, ones, *attributes)
     rows = shares.flatten(1, -2).sum(1) if shares.dim() > 2 else shares
     return (x_grad, rows), (0, 0)
 
@@ -64,38 +66,43 @@ def _register_sharding(tensor_module: ModuleType) -> None:
     from torch.distributed.tensor.experimental import register_sharding
 
     shard, replicate = tensor_module.Shard, tensor_module.Replicate
-    ops = getattr(torch.ops, DOMAIN)
 
     def rows_of(x: Any) -> list[Any]:
         """Where ``x`` may lie: whole rows stay together."""
         return [replicate(), *(shard(dim) for dim in range(x.ndim - 1))]
 
-    def forward(x: Any, weight: Any, *eps: Any) -> list[Any]:
-        return [([p], [p, replicate(), *[None] * len(eps)]) for p in rows_of(x)]
+    def forward(spec: OpSpec) -> Any:
+        rows, results = len(spec.inputs) - 1, len(spec.outputs)
 
-    def add_forward(x: Any, residual: Any, weight: Any, *eps: Any) -> list[Any]:
-        return [([p, p], [p, p, replicate(), *[None] * len(eps)]) for p in rows_of(x)]
+        def strategies(x: Any, *others: Any) -> list[Any]:
+            attributes = [None] * (len(others) - rows)
+            return [([p] * results, [*[p] * rows, replicate(), *attributes]) for p in rows_of(x)]
 
-    def backward(grad: Any, x: Any, weight: Any, *eps: Any) -> list[Any]:
+        return strategies
+
+    def backward(grad: Any, x: Any, weight: Any, *attributes: Any) -> list[Any]:
         """Each part of the rows has its share of the weight's gradient."""
         partial = tensor_module.Partial("sum")
         return [
             (
                 [p, replicate() if p == replicate() else partial],
-                [p, p, replicate(), *[None] * len(eps)],
+                [p, p, replicate(), *[None] * len(attributes)],
             )
             for p in rows_of(x)
         ]
 
-    register_sharding(ops.rms_norm.default)(forward)
-    register_sharding(ops.add_rms_norm.default)(add_forward)
-    register_sharding(ops.rms_norm_backward.default)(backward)
+    for spec in NORMS:
+        register_sharding(_operator(spec))(forward(spec))
+        if _has_backward(spec):
+            register_sharding(_operator(spec, "_backward"))(backward)
 
 
 def register() -> None:
     """Registers the rules. Those for DTensor wait for its import."""
-    ops = getattr(torch.ops, DOMAIN)
-    torch.library.register_vmap(ops.rms_norm.default, _rms_norm)
-    torch.library.register_vmap(ops.add_rms_norm.default, _add_rms_norm)
-    torch.library.register_vmap(ops.rms_norm_backward.default, _rms_norm_backward)
+    for spec in NORMS:
+        torch.library.register_vmap(_operator(spec), functools.partial(_batched, spec))
+        if _has_backward(spec):
+            torch.library.register_vmap(
+                _operator(spec, "_backward"), functools.partial(_batched_backward, spec)
+            )
     call_after_import("torch.distributed.tensor", _register_sharding)

@@ -16,8 +16,9 @@ import torch
 from myops import _torch_rules, registry
 from myops._after_import import call_after_import
 from myops._library import load_operators, load_torch_library
+from myops.norm_spec import derived
 from myops.onnx import translate
-from myops.spec import DOMAIN, ELEMENTWISE, OpSpec
+from myops.spec import DOMAIN, ELEMENTWISE, NORMS, OpSpec
 
 if TYPE_CHECKING:
     # The functions are made below, one per OpSpec.
@@ -38,6 +39,30 @@ def check_attribute(where: str, value: object) -> None:
             "Received a tensor that requires grad. Pass a number, or compose the function from "
             "torch operators to train it."
         )
+
+
+def _norm_docstring(spec: OpSpec) -> str:
+    x, weight = spec.inputs
+    attributes = "".join(f"    {a.name}: {a.doc} Default {a.default:g}.\n" for a in spec.attributes)
+    return (
+        f"{spec.summary}\n\n{spec.details}\n\n"
+        "Args:\n"
+        f"    {x}: tensor of shape ``(..., n)``, float32, float64, float16 or bfloat16, any\n"
+        "        strides. Read in place where its last dim is contiguous, else copied once.\n"
+        f"    {weight}: tensor of shape ``(n,)`` and the dtype of ``{x}``.\n"
+        f"{attributes}"
+        f"    out: tensor of the dtype and device of ``{x}`` to write into, resized to its shape.\n"
+        "        Not differentiable.\n\n"
+        "Returns:\n"
+        f"    A tensor of the shape, dtype, device and memory format of ``{x}``; ``out`` if\n"
+        "    given.\n\n"
+        "Raises:\n"
+        "    TypeError: an input is not a dense floating-point tensor, or dtypes differ.\n"
+        "    ValueError: an attribute is not finite or too small, or shapes or devices differ.\n\n"
+        "The first derivative has a kernel of its own; higher ones, and forward mode, are\n"
+        f"composed of torch's operators. The gradient of ``{weight}`` does not depend on the\n"
+        "number of threads.\n"
+    )
 
 
 def _docstring(spec: OpSpec) -> str:
@@ -118,7 +143,7 @@ def _make(spec: OpSpec) -> Callable[..., torch.Tensor]:
         torch.compiler.substitute_in_graph(function)(traced)
 
     call_after_import("torch._dynamo", tell_dynamo)
-    function.__doc__ = _docstring(spec)
+    function.__doc__ = _norm_docstring(spec) if spec.kind == "norm" else _docstring(spec)
     return function
 
 
@@ -162,7 +187,8 @@ def _make_custom(spec: OpSpec) -> Callable[..., Any]:
     return function
 
 
-for _spec in ELEMENTWISE:
+_DERIVED = (*ELEMENTWISE, *derived(NORMS))
+for _spec in _DERIVED:
     globals()[_spec.torch_name] = _make(_spec)
 
 _swish: Callable[..., torch.Tensor] = globals()["swish"]
@@ -311,5 +337,5 @@ __all__ = [
     "rms_norm",
     "split_gate",
     "swish_per_channel",
-    *(spec.torch_name for spec in ELEMENTWISE),
+    *(spec.torch_name for spec in _DERIVED),
 ]

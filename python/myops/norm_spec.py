@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from myops import spellings
 from myops.opspec import HALF_NOTE, HALVES, Array, Attribute, OpSpec
 
-_EPS = Attribute("eps", 1e-6, "Added to the mean of the squares. Finite, at least 0.")
+_EPS = Attribute("eps", 1e-6, "Added to the mean of the squares. Finite, at least 0.", lowest=0.0)
 
 _DETAILS = (
     "The mean is over the last dim. Squares that leave the exponent range are no problem: rows of\n"
@@ -94,3 +95,9 @@ ADD_RMS_NORM = OpSpec(
     denormals=2,
     max_ulp={"float32": 4.0, "float64": 4.0, **HALVES},
 )
+
+
+def derived(norms: Iterable[OpSpec]) -> tuple[OpSpec, ...]:
+    """Those of ``norms`` whose function and module follow from the ``OpSpec``. ``rms_norm`` and
+    ``RMSNorm`` are written by hand, with and without a residual."""
+    return tuple(norm for norm in norms if norm not in (RMS_NORM, ADD_RMS_NORM))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import keyword
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,11 +71,13 @@ def check_namespace(namespace: str, where: str) -> None:
 
 @dataclass(frozen=True)
 class Attribute:
-    """A scalar fixed per node; the same name in torch, ONNX and Python."""
+    """A scalar fixed per node, finite and at least ``lowest``; the same name in torch, ONNX and
+    Python."""
 
     name: str
     default: float
     doc: str
+    lowest: float = -math.inf
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
-from myops.spec import ELEMENTWISE, NORMS
+from myops.norm_spec import ADD_RMS_NORM, RMS_NORM
+from myops.spec import ELEMENTWISE, NORMS, OpSpec
 
 # The first operator of each number of inputs. The code around the kernels is a template of that
 # number: what concerns it is tested in full on these, and in outline on the others.
@@ -19,6 +21,22 @@ each_representative = pytest.mark.parametrize(
 )
 
 each_norm = pytest.mark.parametrize("spec", NORMS, ids=lambda spec: spec.torch_name)
+# For what is true of this formula, or of the one public function behind both.
+each_rms_norm = pytest.mark.parametrize(
+    "spec", [RMS_NORM, ADD_RMS_NORM], ids=lambda spec: spec.torch_name
+)
+# Those with a backward operator of their own.
+NORMS_OF_ONE = tuple(spec for spec in NORMS if len(spec.inputs) == 2)
+each_norm_of_one = pytest.mark.parametrize("spec", NORMS_OF_ONE, ids=lambda spec: spec.torch_name)
+
+
+def norm_values(spec: OpSpec, eps: float = 2.0**-10) -> dict[str, float]:
+    """A norm's attributes: the defaults in float32, which ONNX keeps, but for an ``eps``, whose
+    default is too small to show."""
+    return {
+        a.name: eps if a.name == "eps" else float(np.float32(a.default)) for a in spec.attributes
+    }
+
 
 # Where the operator does not matter.
 one_spec = pytest.mark.parametrize("spec", ELEMENTWISE[:1], ids=lambda spec: spec.torch_name)

@@ -98,6 +98,7 @@ def test_entry_is_complete(entry: OpSpec):
     for attribute in entry.attributes:
         assert np.float32(attribute.default) == attribute.default, "ONNX attributes are float32"
         assert attribute.doc.endswith(".")
+        assert attribute.lowest <= attribute.default
 
 
 @each_spec

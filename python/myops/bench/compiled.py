@@ -7,8 +7,9 @@ into the shared output. Compiling takes a C++ compiler and some seconds per row.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,18 +30,21 @@ class TorchBody:
         import torch
 
         functions: dict[str, Callable[..., Any]] = {
-            **{name: getattr(torch, name.lower()) for name in ("Add", "Sub", "Mul", "Div", "Pow")},
-            **{name: getattr(torch, name.lower()) for name in ("Abs", "Erf", "Exp", "Log", "Neg")},
-            **{name: getattr(torch, name.lower()) for name in ("Sigmoid", "Sqrt", "Tanh")},
+            # Either operand may be a number, which torch's functions do not take first.
+            "Add": operator.add,
+            "Div": operator.truediv,
+            "Mul": operator.mul,
+            "Pow": operator.pow,
+            "Sub": operator.sub,
             "HardSigmoid": lambda x, alpha, beta: torch.clamp(x * alpha + beta, 0, 1),
             "Max": lambda x, least: torch.clamp(x, min=least),
             "Min": lambda x, most: torch.clamp(x, max=most),
             "Softplus": torch.nn.functional.softplus,
         }
-        try:
-            return functions[op_type]
-        except KeyError:
-            raise AttributeError(f"{op_type} has no translation to torch") from None
+        found = functions.get(op_type) or getattr(torch, op_type.lower(), None)
+        if found is None:
+            raise AttributeError(f"{op_type} has no translation to torch")
+        return cast("Callable[..., Any]", found)
 
     def constant(self, value: float) -> float:
         return value

@@ -114,8 +114,14 @@ def attribute_sets(spec: OpSpec) -> Iterator[dict[str, float]]:
         yield spec.defaults()
         return
     if spec.kind == "norm":
-        for value in (2.0**-20, 2.0**-10):
-            yield {a.name: value for a in spec.attributes}
+        # The defaults are often no float32, as that of an eps, whose size matters most.
+        for eps, factor in ((2.0**-20, 1.0), (2.0**-10, 1.75)):
+            yield {
+                a.name: eps if a.name == "eps" else float(np.float32(a.default * factor))
+                for a in spec.attributes
+            }
+            if not spec.attributes:
+                return
         return
     yield spec.defaults()
     if spec.attributes:

@@ -9,14 +9,14 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from myops.norm_spec import ADD_RMS_NORM, RMS_NORM
+from myops.norm_spec import ADD_RMS_NORM
 from myops.onnx import add_functions, expand, export, function_proto
 from myops.onnx import model as onnx_model
 from myops.spec import DOMAIN, DOMAIN_VERSION
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from ..support import each_norm
+from ..support import each_norm, norm_values
 from .support import MODES, ONNX_TYPES, our_nodes, plain_session
 
 WIDTH = 6
@@ -24,7 +24,8 @@ EPS = 2.0**-10
 
 
 class Block(torch.nn.Module):
-    """Both norms; of the second one all results, the first, or the second."""
+    """RMSNorm without a residual and with one, and of the latter all results, the first, or the
+    second."""
 
     def __init__(self, used: str, dtype: torch.dtype) -> None:
         super().__init__()
@@ -124,23 +125,23 @@ def _feeds(spec, dtype: str, **shapes) -> dict[str, np.ndarray]:
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_body_under_the_reference_evaluator(spec, way, opset, dtype):
-    model = _model(spec, dtype, opset, eps=EPS)
+    values = norm_values(spec)
+    model = _model(spec, dtype, opset, **values)
     way(model)
     onnx.checker.check_model(model, full_check=True)
     feeds = _feeds(spec, dtype)
-    expected = spec.reference(*(a.astype(np.float64) for a in feeds.values()), eps=EPS)
+    expected = spec.reference(*(a.astype(np.float64) for a in feeds.values()), **values)
     results = ReferenceEvaluator(model).run(None, feeds)
     expected = expected if isinstance(expected, tuple) else (expected,)
     for result, truth in zip(results, expected, strict=True):
         _check(result, truth, dtype)
 
 
-def test_functions_for_several_types():
-    for spec in (RMS_NORM, ADD_RMS_NORM):
-        types = [TensorProto.FLOAT, TensorProto.FLOAT16]
-        function = function_proto(spec, types, 18)
-        assert list(function.output) == list(spec.outputs)
-        assert [n.op_type for n in function.node].count("CastLike") == len(spec.outputs)
+@each_norm
+def test_functions_for_several_types(spec):
+    function = function_proto(spec, [TensorProto.FLOAT, TensorProto.FLOAT16], 18)
+    assert list(function.output) == list(spec.outputs)
+    assert [n.op_type for n in function.node].count("CastLike") == len(spec.outputs)
 
 
 def test_expand_where_nobody_reads_the_sum():
@@ -175,8 +176,12 @@ def test_plugin_refuses(spec):
     session = myops.ort.session(_model(spec, "float32", **wrong).SerializeToString())
     with pytest.raises(Exception, match=rf"\[{spec.name}\] weight should have the size"):
         session.run(None, _feeds(spec, "float32", weight=(WIDTH + 1,)))
-    with pytest.raises(Exception, match=r"eps should be at least 0.*the_node"):
-        myops.ort.session(_model(spec, "float32", eps=-1.0).SerializeToString())
+    for attribute in spec.attributes:
+        if np.isfinite(attribute.lowest):
+            wrong = {attribute.name: attribute.lowest - 1.0}
+            sentence = rf"{attribute.name} should be at least {attribute.lowest:g}.*the_node"
+            with pytest.raises(Exception, match=sentence):
+                myops.ort.session(_model(spec, "float32", **wrong).SerializeToString())
     if spec is ADD_RMS_NORM:
         model = _model(spec, "float32", residual=(1, WIDTH))
         session = myops.ort.session(model.SerializeToString())
@@ -187,7 +192,8 @@ def test_plugin_refuses(spec):
 @each_norm
 @pytest.mark.parametrize("threads", [1, 2])
 def test_no_rows_and_many(spec, threads):
-    model = _model(spec, "float32", eps=EPS)
+    values = norm_values(spec)
+    model = _model(spec, "float32", **values)
     for value in (*model.graph.input, *model.graph.output):
         dims = value.type.tensor_type.shape.dim
         if len(dims) == 2:
@@ -195,7 +201,7 @@ def test_no_rows_and_many(spec, threads):
     session = myops.ort.session(model.SerializeToString(), intra_op_num_threads=threads)
     for rows in (0, 1, 20_000):
         feeds = _feeds(spec, "float32", x=(rows, WIDTH), residual=(rows, WIDTH))
-        expected = spec.reference(*(a.astype(np.float64) for a in feeds.values()), eps=EPS)
+        expected = spec.reference(*(a.astype(np.float64) for a in feeds.values()), **values)
         expected = expected if isinstance(expected, tuple) else (expected,)
         for result, truth in zip(session.run(None, feeds), expected, strict=True):
             _check(result, truth, "float32")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-import myops.functional as F
 import myops.nn
 import myops.ort
 import numpy as np
@@ -20,7 +19,7 @@ from myops.spec import DOMAIN, NORMS, OpSpec
 from onnx import helper, inliner
 from onnx.reference import ReferenceEvaluator
 
-from ..support import each_norm
+from ..support import each_norm, norm_values
 from .models import info, model_of
 from .support import DTYPES, MODES, our_nodes, plain_session
 
@@ -49,7 +48,10 @@ each_use = pytest.mark.parametrize(
 
 def attributes(spec: OpSpec) -> dict[str, float]:
     """Values that float32 holds, other than the defaults."""
-    return {a.name: 0.0625 for a in spec.attributes}
+    return {
+        name: value if name == "eps" else float(np.float32(value * 1.25 + 0.125))
+        for name, value in norm_values(spec, 0.0625).items()
+    }
 
 
 class Net(torch.nn.Module):
@@ -58,15 +60,14 @@ class Net(torch.nn.Module):
     def __init__(self, spec: OpSpec, used: tuple[int, ...], dtype: str) -> None:
         super().__init__()
         self.spec, self.used = spec, used
-        self.eps = next(iter(attributes(spec).values()))
         weight = torch.linspace(-1.5, 2, WIDTH, dtype=torch.float64).to(DTYPES[dtype])
         self.weight = torch.nn.Parameter(weight)
 
     def forward(self, x: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, ...]:
         # Both arguments are inputs of every model.
         rows = [x, other] if len(self.spec.inputs) == 3 else [x + other]
-        residual = rows[1] if len(rows) == 2 else None
-        outcome = F.rms_norm(rows[0], self.weight, self.eps, residual=residual)
+        operator = getattr(torch.ops.myops, self.spec.torch_name)
+        outcome = operator(*rows, self.weight, *attributes(self.spec).values())
         results = outcome if isinstance(outcome, tuple) else (outcome,)
         return tuple(results[i].reshape(x.shape[0], -1) for i in self.used)
 
@@ -287,12 +288,15 @@ def test_plugin_names_a_wrong_shape(spec, what, tmp_path):
 
 
 @each_norm
-@pytest.mark.parametrize("eps", [-1e-6, float("nan"), float("inf")])
-def test_plugin_refuses_eps(spec, eps, tmp_path):
-    path = _save(_model(spec, eps=eps), tmp_path)
-    with pytest.raises(ModelError, match="eps") as raised:
-        myops.ort.session(path)
-    assert "the_node" in str(raised.value)
+def test_plugin_refuses_attributes(spec, tmp_path):
+    """Not finite, or below what the ``OpSpec`` says is the lowest."""
+    for attribute in spec.attributes:
+        below = [attribute.lowest - 1e-6] if np.isfinite(attribute.lowest) else []
+        for wrong in (*below, float("nan"), float("inf")):
+            path = _save(_model(spec, **{attribute.name: wrong}), tmp_path)
+            with pytest.raises(ModelError, match=attribute.name) as raised:
+                myops.ort.session(path)
+            assert "the_node" in str(raised.value)
 
 
 @each_norm

@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import myops.functional as F
 import numpy as np
+import pytest
 import torch
-from myops.spec import OpSpec
+from myops.norm_spec import ADD_RMS_NORM, RMS_NORM
+from myops.spec import NORMS, OpSpec
 
+from ..support import norm_values
 from .support import LAYOUTS, reference, results
+from .support import composed as composed_body
 
 EPS = 1e-3
 
@@ -22,27 +27,59 @@ ROW_LAYOUTS = {
 }
 
 
-def function(spec: OpSpec) -> Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]:
+def attributes(spec: OpSpec) -> dict[str, float]:
+    """What the norm is called with where the values do not matter."""
+    return norm_values(spec, EPS)
+
+
+def attribute_sets(spec: OpSpec) -> list[dict[str, float]]:
+    """The defaults; others; an ``eps`` that is missing, and one that is large."""
+    sets = [spec.defaults(), {a.name: a.default * 1.75 for a in spec.attributes}]
+    sets += [spec.defaults() | {"eps": eps} for eps in (0.0, 0.25) if "eps" in spec.defaults()]
+    return sets if spec.attributes else sets[:1]
+
+
+each_norm_with_attributes = pytest.mark.parametrize(
+    ("spec", "values"),
+    [
+        pytest.param(spec, values, id=f"{spec.torch_name}-{list(values.values())}")
+        for spec in NORMS
+        for values in attribute_sets(spec)
+    ],
+)
+
+
+def public(spec: OpSpec) -> Callable[..., Any]:
     """The public function with its arguments in the operator's order."""
+    if spec not in (RMS_NORM, ADD_RMS_NORM):
+        return getattr(F, spec.torch_name)
 
-    def call(*inputs: torch.Tensor, eps: float = EPS, **more: object):
+    def call(*inputs: torch.Tensor, **more: Any) -> Any:
         x, *residual, weight = inputs
-        return F.rms_norm(x, weight, eps, residual=residual[0] if residual else None, **more)
+        return F.rms_norm(x, weight, residual=residual[0] if residual else None, **more)
 
     return call
 
 
-def composed(spec: OpSpec) -> Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]:
-    """The formula in torch's operators."""
+def function(spec: OpSpec) -> Callable[..., Any]:
+    """``public`` with the values of ``attributes``, unless others are given."""
+    call, values = public(spec), attributes(spec)
 
-    def call(*inputs: torch.Tensor, eps: float = EPS):
-        *rows, weight = inputs
-        total = sum(rows[1:], rows[0])
-        mean = total.square().mean(-1, keepdim=True)
-        y = total * torch.rsqrt(mean + eps) * weight
-        return y if len(spec.outputs) == 1 else (y, total)
+    def with_values(*inputs: torch.Tensor, **more: Any) -> Any:
+        return call(*inputs, **{**values, **more})
 
-    return call
+    return with_values
+
+
+def composed(spec: OpSpec) -> Callable[..., Any]:
+    """The formula in torch's operators: the ``OpSpec``'s body, which the tests of ONNX hold against
+    its reference."""
+    call, values = composed_body(spec), attributes(spec)
+
+    def with_values(*inputs: torch.Tensor, **more: float) -> Any:
+        return call(*inputs, **{**values, **more})
+
+    return with_values
 
 
 def loss(call: Callable, *inputs: torch.Tensor, **more: object) -> torch.Tensor:
@@ -70,12 +107,14 @@ def norm_inputs(
     return [*rows, weight.to(rows[0].dtype)]
 
 
-def exact(spec: OpSpec, dtype: str, eps: float, *inputs: torch.Tensor) -> tuple[np.ndarray, ...]:
+def exact(
+    spec: OpSpec, dtype: str, values: dict[str, float], *inputs: torch.Tensor
+) -> tuple[np.ndarray, ...]:
     """The reference at the stored sum: what rounding that costs is no error of the norm."""
     *rows, weight = inputs
     total = sum(rows[1:], rows[0])
     zeros = [torch.zeros_like(total) for _ in rows[1:]]
-    return results(reference(spec, dtype, {"eps": eps}, total, *zeros, weight))
+    return results(reference(spec, dtype, values, total, *zeros, weight))
 
 
 def out_names(spec: OpSpec) -> list[str]:

@@ -102,6 +102,8 @@ _BODY_OPS: dict[str, Callable[..., torch.Tensor]] = {
     "Max": torch.maximum,
     "Min": torch.minimum,
     "Not": torch.logical_not,
+    # By a number: by a tensor, torch's second derivative at negative bases is NaN.
+    "Pow": lambda x, exponent: torch.pow(x, float(exponent)),
     # torch's default takes x for softplus(x) above 20.
     "Softplus": lambda x: torch.nn.functional.softplus(x, threshold=50.0),
     "Softsign": torch.nn.functional.softsign,
@@ -116,6 +118,9 @@ class TorchBody:
 
     def constant(self, value: float) -> torch.Tensor:
         return torch.tensor(value, dtype=self._like.dtype, device=self._like.device)
+
+    def mean(self, value: torch.Tensor) -> torch.Tensor:
+        return value.mean(-1, keepdim=True)
 
     def __getattr__(self, op_type: str) -> Callable[..., torch.Tensor]:
         return _BODY_OPS.get(op_type) or getattr(torch, op_type.lower())

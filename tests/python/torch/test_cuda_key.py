@@ -10,10 +10,12 @@ import torch
 from myops import _build_info
 from myops.spec import DOMAIN, ELEMENTWISE, NORMS
 
+from ..support import NORMS_OF_ONE
+
 NAMES = [
     *(f"{s.torch_name}{p}" for s in ELEMENTWISE for p in ("", "_backward", "_double_backward")),
     *(s.torch_name for s in NORMS),
-    "rms_norm_backward",
+    *(f"{s.torch_name}_backward" for s in NORMS_OF_ONE),
 ]
 
 

@@ -88,27 +88,31 @@ def check(rank):
             assert torch.equal(function(*mixed).full_tensor(), function(*whole))
 """
 
+# The operators themselves: not every norm has a public function of its own.
 NORMS = """
 import torch, torch.distributed as dist
-import myops.functional
+import myops.functional, myops.spec
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 def check(rank):
     mesh = init_device_mesh("cpu", (2,))
     generator = torch.Generator().manual_seed(2)
-    values = [torch.randn(*shape, generator=generator) for shape in ((4, 6, 8), (4, 6, 8), (8,))]
+    weight = torch.randn(8, generator=generator)
     # Rows stay whole: a tensor sharded in its last dim is gathered first.
     for given, kept in ((Shard(0), Shard(0)), (Shard(1), Shard(1)), (Replicate(),) * 2,
                         (Shard(2), None)):
-        for residual in (False, True):
-            alone = [t.clone().requires_grad_() for t in values]
-            parts = [distribute_tensor(t, mesh, [given]).requires_grad_() for t in values[:2]]
-            parts.append(distribute_tensor(values[2], mesh, [Replicate()]).requires_grad_())
-            def call(x, other, weight):
-                if residual:
-                    return myops.functional.rms_norm(x, weight, 1e-5, residual=other)
-                return (myops.functional.rms_norm(x, weight, 1e-5),)
+        for spec in myops.spec.NORMS:
+            rows = [torch.randn(4, 6, 8, generator=generator) for _ in spec.inputs[1:]]
+            alone = [t.clone().requires_grad_() for t in (*rows, weight)]
+            parts = [distribute_tensor(t, mesh, [given]).requires_grad_() for t in rows]
+            parts.append(distribute_tensor(weight, mesh, [Replicate()]).requires_grad_())
+            def call(*inputs):
+                # Attributes given, and left out.
+                values = [a.default * 2 for a in spec.attributes]
+                operator = getattr(torch.ops.myops, spec.torch_name).default
+                results = [operator(*inputs, *values), operator(*inputs)]
+                return [y for r in results for y in (r if isinstance(r, tuple) else (r,))]
             expected, results = call(*alone), call(*parts)
             for a, b in zip(expected, results, strict=True):
                 assert kept is None or b.placements == (kept,), b.placements

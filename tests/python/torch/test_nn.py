@@ -12,7 +12,8 @@ import myops.functional
 import myops.nn
 import pytest
 import torch
-from myops.spec import ELEMENTWISE
+from myops.norm_spec import derived
+from myops.spec import ELEMENTWISE, NORMS
 
 from ..support import each_spec
 from .support import (
@@ -27,9 +28,10 @@ def _module(spec) -> type[torch.nn.Module]:
 
 
 def test_names():
-    modules = {spec.name for spec in ELEMENTWISE}
+    specs = (*ELEMENTWISE, *derived(NORMS))
+    modules = {spec.name for spec in specs}
     assert set(myops.nn.__all__) == modules | {"Operator", "RMSNorm", "SwishPerChannel"}
-    names = {spec.torch_name for spec in ELEMENTWISE}
+    names = {spec.torch_name for spec in specs}
     assert set(myops.functional.__all__) == names | {
         "quick_gelu",
         "rms_norm",

@@ -11,17 +11,29 @@ import pytest
 import torch
 from torch.library import opcheck
 
-from ..support import each_norm
-from .norm_support import EPS, ROW_LAYOUTS, exact, function, norm_inputs, out_names
+from ..support import each_norm, each_norm_of_one
+from .norm_support import (
+    ROW_LAYOUTS,
+    attributes,
+    each_norm_with_attributes,
+    exact,
+    function,
+    norm_inputs,
+    out_names,
+)
 from .support import DTYPES, each_dtype, overloads, results, same_bits, strides
 
 each_row_layout = pytest.mark.parametrize("layout", ROW_LAYOUTS)
 each_checked_layout = pytest.mark.parametrize(
     "layout",
-    ["contiguous", "transposed", "row_sliced", "channels_last", "stepped", "expanded", "no_rows"],
+    [
+        *("contiguous", "transposed", "row_sliced", "channels_last", "stepped", "expanded"),
+        *("expanded_everywhere", "one_element", "no_rows"),
+    ],
 )
 
-SHAPES = [(7,), (5, 1), (4, 2), (3, 63), (2, 3, 65), (2, 1025), (300, 200)]
+SHAPES = [(7,), (5, 1), (4, 2), (3, 63), (3, 64), (2, 3, 65), (2, 1024), (2, 1025), (300, 200)]
+SHAPES += [(5, 2500)]
 
 
 def _slack(spec, dtype: str) -> float:
@@ -29,21 +41,20 @@ def _slack(spec, dtype: str) -> float:
     return spec.denormals * float(np.finfo(computed).smallest_subnormal)
 
 
-def _check(spec, dtype: str, eps: float, inputs, check_ulp) -> None:
-    outcome = results(function(spec)(*inputs, eps=eps))
-    expected = exact(spec, dtype, eps, *inputs)
+def _check(spec, dtype: str, values: dict[str, float], inputs, check_ulp) -> None:
+    outcome = results(function(spec)(*inputs, **values))
+    expected = exact(spec, dtype, values, *inputs)
     for name, actual, other in zip(spec.outputs, outcome, expected, strict=True):
         assert actual.dtype == DTYPES[dtype]
         limit = 0 if name == "sum" else spec.max_ulp[dtype]
         check_ulp(actual.double().numpy(), other, dtype, limit, slack=_slack(spec, dtype))
 
 
-@each_norm
+@each_norm_with_attributes
 @each_dtype
-@pytest.mark.parametrize("eps", [1e-6, 0.0, 0.25])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_values(spec, dtype, eps, shape, check_ulp):
-    _check(spec, dtype, eps, norm_inputs(spec, shape, DTYPES[dtype]), check_ulp)
+def test_values(spec, values, dtype, shape, check_ulp):
+    _check(spec, dtype, values, norm_inputs(spec, shape, DTYPES[dtype]), check_ulp)
 
 
 def _special_rows(dtype: str) -> torch.Tensor:
@@ -67,14 +78,13 @@ def _special_rows(dtype: str) -> torch.Tensor:
     )
 
 
-@each_norm
+@each_norm_with_attributes
 @each_dtype
-@pytest.mark.parametrize("eps", [1e-6, 0.0])
-def test_special_rows(spec, dtype, eps, check_ulp):
+def test_special_rows(spec, values, dtype, check_ulp):
     x = _special_rows(dtype).to(DTYPES[dtype])
     zeros = [torch.zeros_like(x) for _ in spec.inputs[2:]]
     weight = torch.linspace(-2, 2, x.shape[-1], dtype=torch.float64).to(x.dtype)
-    _check(spec, dtype, eps, (x, *zeros, weight), check_ulp)
+    _check(spec, dtype, values, (x, *zeros, weight), check_ulp)
 
 
 @each_norm
@@ -118,16 +128,18 @@ def test_empty(spec, shape):
 @each_checked_layout
 def test_opcheck(spec, layout):
     inputs = norm_inputs(spec, make=lambda seed: ROW_LAYOUTS[layout](seed, torch.float32))
-    leaves = tuple(tensor.detach().requires_grad_() for tensor in inputs)
-    opcheck(overloads(spec).default, leaves, {"eps": EPS})
+    for needed in (False, True):
+        leaves = tuple(tensor.detach().requires_grad_(needed) for tensor in inputs)
+        opcheck(overloads(spec).default, leaves, attributes(spec))
 
 
+@each_norm_of_one
 @each_checked_layout
-def test_opcheck_of_the_backward(layout):
+def test_opcheck_of_the_backward(spec, layout):
     tensors = [ROW_LAYOUTS[layout](seed, torch.float32) for seed in range(2)]
     weight = torch.ones(tensors[0].shape[-1])
     leaves = tuple(tensor.detach().requires_grad_() for tensor in (*tensors, weight))
-    opcheck(torch.ops.myops.rms_norm_backward.default, leaves, {"eps": EPS})
+    opcheck(overloads(spec, "_backward").default, leaves, attributes(spec))
 
 
 OUTS = {
@@ -155,7 +167,7 @@ def test_out(spec, layout, out):
         assert same_bits(target, other)
         assert target._version > version
     fresh = {name: OUTS[out](inputs[0]) for name in out_names(spec)}
-    opcheck(overloads(spec).out, tuple(inputs), {"eps": EPS, **fresh})
+    opcheck(overloads(spec).out, tuple(inputs), {**attributes(spec), **fresh})
 
 
 @each_norm
@@ -181,15 +193,15 @@ def test_out_that_overlaps_is_an_error(spec):
         for wrong in (memory[1:25].view(4, 6), expanded):
             targets = dict(zip(out_names(spec), fresh, strict=True)) | {name: wrong}
             with pytest.raises(RuntimeError, match="single memory location"):
-                overloads(spec).out(x, *others, EPS, **targets)
+                overloads(spec).out(x, *others, **targets)
         weight = memory[26:32]
         wrong = memory[12:36].view(4, 6)
         targets = dict(zip(out_names(spec), fresh, strict=True)) | {name: wrong}
         with pytest.raises(RuntimeError, match="single memory location"):
-            overloads(spec).out(fresh[place - 1] * 0, *others[:-1], weight, EPS, **targets)
+            overloads(spec).out(fresh[place - 1] * 0, *others[:-1], weight, **targets)
     if len(fresh) > 1:
         with pytest.raises(RuntimeError, match="single memory location"):
-            overloads(spec).out(x, *others, EPS, **dict.fromkeys(out_names(spec), fresh[0]))
+            overloads(spec).out(x, *others, **dict.fromkeys(out_names(spec), fresh[0]))
     assert torch.equal(memory, torch.arange(40.0))
 
 
@@ -205,7 +217,7 @@ def test_wrong_out_is_named_and_writes_nothing(spec, wrong, error, check_message
         targets = {each: torch.empty(0) for each in out_names(spec)}
         targets[name] = torch.empty(0, **wrong)
         with pytest.raises(error) as raised:
-            overloads(spec).out(*inputs, EPS, **targets)
+            overloads(spec).out(*inputs, **targets)
         assert check_message(raised.value).startswith(f"[{spec.torch_name}] {name} ")
         assert all(target.shape == (0,) for target in targets.values())
 
@@ -287,33 +299,40 @@ def test_wrong_argument(spec, what, check_message):
 
 
 @each_norm
-@pytest.mark.parametrize("eps", [-1e-6, torch.nan, torch.inf, -torch.inf])
-def test_wrong_eps(spec, eps, check_message):
-    for device in ("cpu", "meta"):
-        inputs = [tensor.to(device) for tensor in norm_inputs(spec, dtype=torch.float32)]
-        with pytest.raises(ValueError) as raised:
-            function(spec)(*inputs, eps=eps)
-        assert "eps" in check_message(raised.value)
-        with pytest.raises(ValueError):
-            torch.func.jvp(lambda *a: function(spec)(*a, eps=eps), tuple(inputs), tuple(inputs))
+def test_wrong_attribute(spec, check_message):
+    """Not finite, or below what the ``OpSpec`` says is the lowest."""
+    cases = itertools.product(spec.attributes, (-1e-6, torch.nan, torch.inf, -torch.inf))
+    for attribute, step in cases:
+        wrong = {attribute.name: attribute.lowest + step}
+        if not np.isfinite(step):
+            wrong = {attribute.name: step}
+        for device in ("cpu", "meta"):
+            inputs = tuple(t.to(device) for t in norm_inputs(spec, dtype=torch.float32))
+            with pytest.raises(ValueError) as raised:
+                function(spec)(*inputs, **wrong)
+            assert attribute.name in check_message(raised.value)
+            with pytest.raises(ValueError):
+                torch.func.jvp(lambda *a, w=wrong: function(spec)(*a, **w), inputs, inputs)
 
 
 @each_norm
-def test_eps_is_not_trained(spec):
-    with pytest.raises(TypeError, match="requires grad"):
-        function(spec)(*norm_inputs(spec), eps=torch.tensor(1e-6, requires_grad=True))
+def test_attributes_are_not_trained(spec):
+    for name, value in spec.defaults().items():
+        with pytest.raises(TypeError, match="requires grad"):
+            function(spec)(*norm_inputs(spec), **{name: torch.tensor(value, requires_grad=True)})
 
 
 @each_norm
 @each_dtype
-def test_threads_give_the_same_bits(spec, dtype):
+@pytest.mark.parametrize("shape", [(301, 515), (4096, 64), (256, 1024)], ids=str)
+def test_threads_give_the_same_bits(spec, dtype, shape):
     """The weight's gradient, too, which is summed over rows that threads share."""
     before = torch.get_num_threads()
     found = []
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            leaves = [t.requires_grad_() for t in norm_inputs(spec, (301, 515), DTYPES[dtype])]
+            leaves = [t.requires_grad_() for t in norm_inputs(spec, shape, DTYPES[dtype])]
             outcome = results(function(spec)(*leaves))
             sum(y.square().sum() for y in outcome).backward()
             found.append([*outcome, *(leaf.grad for leaf in leaves)])

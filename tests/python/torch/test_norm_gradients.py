@@ -11,7 +11,7 @@ import torch
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
-from ..support import each_norm
+from ..support import each_norm, each_norm_of_one, each_rms_norm
 from .norm_support import composed, function, loss, norm_inputs
 from .support import DTYPES, overloads, results
 
@@ -86,9 +86,10 @@ def test_only_what_is_wanted(spec):
                 torch.testing.assert_close(*pair)
 
 
-@each_norm
+@each_rms_norm
 def test_rows_outside_the_exponent_range_of_squares(spec):
-    """The gradient of a row scaled by 2**k is that of the row, scaled by 2**-k."""
+    """The gradient of a row scaled by 2**k is that of the row, scaled by 2**-k: without an eps
+    RMSNorm is the same for both."""
     for exponent in (100, -100, 600, -490):
         scale, plain = 2.0**exponent, _leaves(spec, (3, 70))
         scaled = [(t.detach() * scale).requires_grad_() for t in plain[:-1]]
@@ -98,6 +99,13 @@ def test_rows_outside_the_exponent_range_of_squares(spec):
         for a, b in zip(scaled[:-1], plain[:-1], strict=True):
             torch.testing.assert_close(a.grad * scale, b.grad, rtol=1e-12, atol=1e-14)
         torch.testing.assert_close(scaled[-1].grad, plain[-1].grad, rtol=1e-12, atol=1e-13)
+
+
+@each_norm_of_one
+def test_gradient_of_huge_float32_rows_is_finite(spec):
+    grad, x, weight = torch.ones(1, 8), torch.full((1, 8), 1e38), torch.ones(8)
+    for result in overloads(spec, "_backward")(grad, x, weight):
+        assert result.isfinite().all()
 
 
 @each_norm
@@ -252,14 +260,16 @@ def _fresh_dynamo():
 
 
 @each_norm
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    ("backend", "dynamic"), [("aot_eager", True), ("aot_eager", False), ("inductor", True)]
+)
 @pytest.mark.usefixtures("_fresh_dynamo")
-def test_compiled_with_dynamic_shapes(spec, backend):
+def test_compiled(spec, backend, dynamic):
     def body(*inputs: torch.Tensor):
         y, *rest = results(function(spec)(*(t * 2 for t in inputs)))
         return (y + 1, *rest)
 
-    compiled = torch.compile(body, fullgraph=True, dynamic=True, backend=backend)
+    compiled = torch.compile(body, fullgraph=True, dynamic=dynamic, backend=backend)
     for shape in ((4, 6), (5, 6), (7, 9), (2, 9)):
         ours, theirs = (_leaves(spec, shape, torch.float32) for _ in range(2))
         for f, leaves in ((compiled, ours), (body, theirs)):

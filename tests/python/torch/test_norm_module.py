@@ -46,8 +46,8 @@ def test_equals_torchs(shape, eps, affine, dtype):
         assert y.shape == x.shape
         (y.sin() * torch.arange(5)).sum().backward()
         pair.append((y, leaf.grad, *(p.grad for p in module.parameters())))
-    # Both round, and torch the halves once more.
-    epsilon = 8 * torch.finfo(DTYPES[dtype]).eps
+    # Both round, and torch the halves once more; its gradients are off by up to 15 epsilons.
+    epsilon = 32 * torch.finfo(DTYPES[dtype]).eps
     for a, b in zip(*pair, strict=True):
         size = max(1.0, float(b.detach().abs().max()))
         torch.testing.assert_close(a, b, rtol=epsilon, atol=epsilon * size)
@@ -131,11 +131,22 @@ def test_the_inputs_dtype_counts(given, dtype):
         assert module.weight.grad.dtype == DTYPES[dtype]
 
 
-@pytest.mark.parametrize("shape", [(2, 4), (5, 4), (5,), ()], ids=str)
-def test_wrong_shape(shape, check_message):
+@pytest.mark.parametrize("normalized", [5, (4, 5)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 4), (5, 4), (1,), ()], ids=str)
+def test_wrong_shape(normalized, shape, check_message):
     with pytest.raises(ValueError) as raised:
-        myops.nn.RMSNorm((4, 5))(torch.ones(shape))
-    assert str(list(shape)) in check_message(raised.value)
+        myops.nn.RMSNorm(normalized)(torch.ones(shape))
+    if normalized != 5:  # else the operator says it
+        assert str(list(shape)) in check_message(raised.value)
+
+
+def test_checkpoint():
+    module, _ = _pair(5)
+    x = torch.randn(3, 5, requires_grad=True)
+    again = torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False)
+    assert torch.equal(again, module(x))
+    again.sum().backward()
+    assert x.grad is not None
 
 
 @pytest.mark.parametrize("normalized", [5, (4, 5)], ids=str)

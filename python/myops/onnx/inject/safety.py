@@ -158,12 +158,13 @@ def _shape_problem(scope: Scope, spec: OpSpec, match: Match, site: Site) -> str:
 
 
 def _attribute_problem(spec: OpSpec, match: Match) -> str:
+    lowest = {attribute.name: attribute.lowest for attribute in spec.attributes}
     for name, value in match.parameters.items():
         with np.errstate(over="ignore"):
             if not math.isfinite(np.float32(value)):
                 return f"{name} is {value}, which is no finite float32"
-        if spec.kind == "norm" and value < 0:
-            return f"{name} is {value}, which is negative"
+        if value < lowest[name]:
+            return f"{name} is {value}, which is below {lowest[name]:g}"
     return ""
 
 

@@ -230,6 +230,13 @@ def test_rms_norm(body: str) -> None:
     assert result.graph.node[0].attribute[0].f == np.float32(0.001)
 
 
+def test_attribute_below_the_lowest_is_left() -> None:
+    model = parse(RMS["Div"], initializers=RMS_CONSTANTS.replace("{0.001}", "{-0.001}"))
+    result, report = custom(model)
+    assert result is model
+    assert skipped(report, "RMSNorm") == ["eps is -0.0010000000474974513, which is below 0"]
+
+
 def test_rms_norm_of_a_residual_keeps_the_sum() -> None:
     body = "s = Add(a, x) n = Neg(s) " + RMS["Div"].replace("(x", "(s")
     model = parse(
