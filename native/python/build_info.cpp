@@ -16,14 +16,17 @@ void append_ops(nb::list& result, const char* kind, const myops::OpList& ops) {
     nb::list inputs;
     for (std::size_t i = 0; i < op.input_count; ++i) inputs.append(op.input_names[i]);
     nb::dict attributes;
+    nb::dict lowest;
     for (std::size_t i = 0; i < op.attribute_count; ++i) {
       attributes[op.attributes[i].name] = op.attributes[i].default_value;
+      lowest[op.attributes[i].name] = op.attributes[i].lowest;
     }
     nb::dict entry;
     entry["name"] = op.name;
     entry["torch_name"] = op.torch_name;
     entry["inputs"] = inputs;
     entry["attributes"] = attributes;
+    entry["lowest"] = lowest;
     nb::list outputs;
     for (std::size_t i = 0; i < op.output_count; ++i) outputs.append(op.output_names[i]);
     entry["outputs"] = outputs;
@@ -54,7 +57,7 @@ NB_MODULE(_build_info, module) {
   module.def(
       "ops", &list_ops,
       "One dict per operator: name, torch_name, kind (elementwise or norm), inputs, outputs, "
-      "attributes (name to default), broadcasts.");
+      "attributes (name to default), lowest (name to least value), broadcasts.");
   module.def("isas", &list_isas,
              "The ISAs of this build that this machine can run, slowest first.");
   module.def("isa", &myops::cpu_isa, "The ISA in use. MYOPS_ISA in the environment forces one.");

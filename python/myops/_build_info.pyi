@@ -8,6 +8,7 @@ class OpDescription(TypedDict):
     inputs: list[str]
     outputs: list[str]
     attributes: dict[str, float]
+    lowest: dict[str, float]
     broadcasts: bool
 
 version: str

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from myops import _build_info, spellings
+from myops import spellings
 from myops._errors import UsageError
 from myops._normal import SCALED_TAIL, upper_tail
 from myops.norm_spec import ADD_RMS_NORM, RMS_NORM
@@ -25,7 +25,6 @@ from myops.opspec import (
     HALVES,
     Array,
     Attribute,
-    MissingFormulaError,
     OpSpec,
     Registry,
     missing_formula,
@@ -317,59 +316,6 @@ def find(name: str) -> OpSpec:
     raise UsageError("myops.spec", f"an operator should be one of {known}", repr(name), "Name one")
 
 
-class _AnyNode:
-    """Stands for the builder of a body."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *inputs, **attributes: name
-
-
-def unwritten(spec: OpSpec) -> list[str]:
-    """The formulas of a new operator that are still to be written, as sentences."""
-    found = []
-    values = spec.defaults()
-    for call in (
-        lambda: spec.reference(*[np.ones(1)] * len(spec.inputs), **values),
-        lambda: spec.body(_AnyNode(), *spec.inputs, *values),
-    ):
-        try:
-            call()
-        except MissingFormulaError as error:
-            found.append(str(error))
-        except TypeError:
-            continue  # other arguments than the entry says: not this question
-    return found
-
-
-def mismatches() -> list[str]:
-    """Where ``SPECS`` and the native op list differ or a formula is missing, as sentences that say
-    what to add."""
-    native = {op["name"]: op for op in _build_info.ops()}
-    found: list[str] = []
-    for spec in SPECS:
-        if spec.namespace != DOMAIN:
-            continue
-        found.extend(unwritten(spec))
-        op = native.pop(spec.name, None)
-        if op is None:
-            found.append(f"{spec.name} has an OpSpec but no functor: add one to native/kernels/ops")
-            continue
-        for what, here, there in (
-            ("torch name", spec.torch_name, op["torch_name"]),
-            ("inputs", list(spec.inputs), op["inputs"]),
-            ("attributes", spec.defaults(), op["attributes"]),
-            ("broadcasts", spec.broadcasts, op["broadcasts"]),
-            ("kind", spec.kind, op["kind"]),
-            ("outputs", list(spec.outputs), op["outputs"]),
-        ):
-            if here != there:
-                found.append(f"{spec.name}: {what} {here} in spec.py, {there} in the functor")
-    found.extend(
-        f"{name} has a functor but no OpSpec: add one to python/myops/spec.py" for name in native
-    )
-    return found
-
-
 __all__ = [
     "DOMAIN",
     "DOMAIN_VERSION",
@@ -380,7 +326,5 @@ __all__ = [
     "Attribute",
     "OpSpec",
     "find",
-    "mismatches",
     "missing_formula",
-    "unwritten",
 ]

@@ -9,7 +9,7 @@ from pathlib import Path
 import myops
 import numpy as np
 import pytest
-from myops import registry, spec
+from myops import registry, spec, spec_check
 from myops._errors import LibraryError, ModelError, UsageError
 from myops.spec import SPECS, SWISH
 
@@ -37,7 +37,7 @@ def test_registered_operator_is_found(folder: Path) -> None:
     assert SPECS.of_node("acme", "Swish") is None
     assert list(registry.plugins()) == [folder / "libacme_ort.so"]
     assert registry.torch_library("acme") is None
-    assert spec.mismatches() == [], "the native list is ours alone"
+    assert spec_check.mismatches() == [], "the native list is ours alone"
     myops.register(OTHER, folder)
     assert len(SPECS) == before + 1, "twice is once"
 

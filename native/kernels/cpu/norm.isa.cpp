@@ -154,7 +154,7 @@ MYOPS_FN double scale_of(const Storage* x, std::int64_t width, double floor) {
   std::int64_t exponent = static_cast<std::int64_t>(to_bits(largest) >> 52) - 1023;
   const std::int64_t lowest = floor == 0 ? -1000 : -500;
   if (exponent < lowest) exponent = lowest;
-  if (exponent > 700) exponent = 700;
+  if (exponent > 700) exponent = 700;  // small elements of the row stay normal numbers
   return bit_cast<double>(static_cast<std::uint64_t>(1023 - exponent) << 52);
 }
 

@@ -126,9 +126,14 @@ def gated_functor(name: str, activation: str) -> str:
     )
 
 
-def _attribute_lines(attributes: Sequence[NewAttribute]) -> list[str]:
+def _lowest(attribute: NewAttribute, norm: bool) -> str:
+    return ", lowest=0.0" if norm and attribute.name == "eps" else ""
+
+
+def _attribute_lines(attributes: Sequence[NewAttribute], norm: bool) -> list[str]:
     entries = [
-        f'Attribute("{a.name}", {a.default!r}, "TODO: meaning. Finite."),' for a in attributes
+        f'Attribute("{a.name}", {a.default!r}, "TODO: meaning. Finite."{_lowest(a, norm)}),'
+        for a in attributes
     ]
     if len(entries) > 1:
         return ["    attributes=(", *(f"        {entry}" for entry in entries), "    ),"]
@@ -175,7 +180,7 @@ def spec_entry(
             f'    name="{names.onnx}",',
             f'    torch_name="{names.torch}",',
             '    inputs=("x", "weight"),' if norm else '    inputs=("x",),',
-            *_attribute_lines(attributes),
+            *_attribute_lines(attributes, norm),
             f'    summary="{names.onnx}, ``y = TODO``.",',
             '    details="TODO: limits and special values.\\n" + HALF_NOTE + "Source: TODO.",',
             f"    reference=_{names.torch},",

@@ -6,18 +6,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import torch
 
-ROOT = Path(__file__).parents[3]
+from .trees import build, contents, copy_tree, new, run, succeed, with_libraries
 
 NAME, TORCH_NAME = "ScaledSoftsign", "scaled_softsign"
-NORM, TORCH_NORM = "PowerNorm", "power_norm"
+NORM, TORCH_NORM = "RootNorm", "root_norm"
 
 # y = gain x / (1 + |rate x|)
 ACTIVATION_FORMULAS = {
@@ -41,19 +39,19 @@ ACTIVATION_FORMULAS = {
         "    return op.Div(op.Mul(x, gain), below)",
     },
 }
-# y = gain x / (mean(x^2) + eps) * weight
+# y = gain x / (mean(x^2) + eps)^(1/4) * weight
 NORM_FORMULAS = {
     "native/kernels/ops/norm.hpp": {
-        "factor": "return gain * scale / (mean_square + eps * scale * scale);",
-        "pull": "return 2 / (mean_square + eps * scale * scale);",
+        "factor": "return gain / sqrt(scale * sqrt(mean_square + eps * scale * scale));",
+        "pull": "return 0.5 / (mean_square + eps * scale * scale);",
     },
     "python/myops/spec.py": {
         "its float64 reference": 'with np.errstate(invalid="ignore", divide="ignore", '
         'over="ignore"):\n'
         "        mean = np.mean(x * x, axis=-1, keepdims=True)\n"
-        "        return x * (gain / (mean + np.asarray(eps, x.dtype))) * weight",
+        "        return x * (gain / np.sqrt(np.sqrt(mean + np.asarray(eps, x.dtype)))) * weight",
         "its body in ONNX operators": "mean = op.mean(op.Mul(x, x))\n"
-        "    return op.Mul(op.Mul(x, op.Div(gain, op.Add(mean, eps))), weight)",
+        "    return op.Mul(op.Mul(x, op.Div(gain, op.Sqrt(op.Sqrt(op.Add(mean, eps))))), weight)",
     },
 }
 STAND_INS = {
@@ -63,51 +61,6 @@ STAND_INS = {
     "factor": "return mean_square * scale;",
     "pull": "return mean_square * scale;",
 }
-
-
-def run(command: list[object], cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if k != "MYOPS_ISA"} | variables
-    return subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env={**environment, "PYTHONPATH": str(cwd / "python")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def succeed(command: list[object], cwd: Path, **variables: str) -> str:
-    done = run(command, cwd, **variables)
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-def copy_tree(folder: Path) -> Path:
-    """The source tree, with the native libraries of this build."""
-    for path in ("native", "python", "cmake", "third_party", "tests"):
-        shutil.copytree(
-            ROOT / path, folder / path, ignore=shutil.ignore_patterns("__pycache__", "*.so")
-        )
-    for path in ("CMakeLists.txt", "LICENSE", "pyproject.toml", ".clang-format"):
-        shutil.copy(ROOT / path, folder / path)
-    return folder
-
-
-def with_libraries(tree: Path, built: Path) -> None:
-    """Puts libraries beside the tree's package."""
-    (tree / "python/myops/lib").mkdir(exist_ok=True)
-    for path in built.rglob("*.so"):
-        place = "" if path.name.startswith("_build_info") else "lib"
-        shutil.copy(path, tree / "python/myops" / place / path.name)
-
-
-def contents(tree: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(tree)): path.read_bytes()
-        for path in tree.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so"
-    }
 
 
 def fill_in(tree: Path, name: str, formulas_of: dict[str, dict[str, str]]) -> None:
@@ -126,28 +79,6 @@ def fill_in(tree: Path, name: str, formulas_of: dict[str, dict[str, str]]) -> No
             (mark,) = (mark for mark in marks if mark in text)
             text = text.replace(mark, formula)
         (tree / path).write_text(text)
-
-
-def build(tree: Path) -> Path:
-    """Builds all libraries for one instruction set."""
-    folder = tree / "build"
-    succeed(
-        [
-            *("cmake", "-S", tree, "-B", folder, "-G", "Ninja", "-DMYOPS_CUDA=OFF"),
-            *("-DMYOPS_ISAS=baseline", "-DMYOPS_BUILD_PYTHON=ON"),
-            f"-DPython_EXECUTABLE={sys.executable}",
-            f"-DMYOPS_TORCH_ROOT={Path(torch.__file__).parent}",
-        ],
-        tree,
-    )
-    succeed(["cmake", "--build", folder], tree)
-    return folder
-
-
-def new(tree: Path, *arguments: str) -> dict[str, object]:
-    command = [sys.executable, "-m", "myops.cli", "new", *arguments, "--json"]
-    result: dict[str, object] = json.loads(succeed(command, tree))
-    return result
 
 
 @pytest.fixture
@@ -191,9 +122,9 @@ pytestmark = pytest.mark.timeout(1800)
 def test_operator_agrees_with_float64_in_every_layer(finished: Path, name: str) -> None:
     code = f"""
 import json
-from myops import _build_info, spec
+from myops import _build_info, spec, spec_check
 from myops.verify import verify_operators
-assert spec.mismatches() == [], spec.mismatches()
+assert spec_check.mismatches() == [], spec_check.mismatches()
 report = verify_operators([spec.find({name!r})])
 parties = sorted({{row.party for row in report.rows if row.comparison is not None}})
 print(json.dumps([report.ok, bool(_build_info.torch_version), parties,
@@ -321,7 +252,10 @@ def test_missing_formula_stops_the_compiler_and_python_says_where(
     assert done.returncode != 0
     for function in functions:
         assert f"[{NAME}] {function} is missing" in done.stderr
-    code = f"from myops import spec; print(*spec.unwritten(spec.find({NAME!r})), sep='\\n')"
+    code = (
+        "from myops import spec, spec_check\n"
+        f"print(*spec_check.unwritten(spec.find({NAME!r})), sep='\\n')"
+    )
     sentences = succeed([sys.executable, "-c", code], tree).splitlines()
     assert len(sentences) == 2
     assert all(sentence.startswith(f"[{NAME}] its ") for sentence in sentences)
