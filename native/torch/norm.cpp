@@ -77,7 +77,7 @@ struct Composed {
   }
 };
 
-/// The registered operator, looked up once.
+/// One of the operators registered for a norm, looked up once: their signatures differ.
 template <NormIndex index, class Signature>
 auto& registered(const char* suffix, const char* overload) {
   static auto handle =
@@ -94,13 +94,7 @@ bool any_tangent(const Tensors&... tensors) {
   return (torch::autograd::isFwGradDefined(tensors) || ...);
 }
 
-/// Calls `function(values...)` with the elements of an array.
-template <class Function, std::size_t n>
-auto with_values(const std::array<double, n>& values, const Function& function) {
-  return std::apply(function, values);
-}
-
-/// What the dispatcher calls, with the attributes of the operator as so many doubles.
+/// The backward pass as the dispatcher calls it, with the attributes as so many doubles.
 template <NormIndex index, class = std::make_index_sequence<Attributes<index>{}.size()>>
 struct NormGlue;
 
@@ -150,10 +144,12 @@ struct NormNode : public torch::autograd::Node {
     std::lock_guard<std::mutex> lock(mutex_);
     variable_list results(2);
     if (!cotangents[0].defined()) return results;
-    auto [x_grad, weight_grad] = with_values(attributes, [&](auto... values) {
-      return NormGlue<index>::backward_op().call(cotangents[0], x.unpack(), weight.unpack(),
-                                                 values...);
-    });
+    auto [x_grad, weight_grad] = std::apply(
+        [&](auto... values) {
+          return NormGlue<index>::backward_op().call(cotangents[0], x.unpack(), weight.unpack(),
+                                                     values...);
+        },
+        attributes);
     if (task_should_compute_output(0)) results[0] = x_grad;
     if (task_should_compute_output(1)) results[1] = weight_grad;
     return results;
@@ -184,7 +180,7 @@ struct SumNode : public torch::autograd::Node {
   }
 };
 
-/// The forward pass: R is empty, or has one element where there is a residual.
+/// The forward pass, likewise: R is empty, or has one element where there is a residual.
 template <NormIndex index,
           class Residual = std::make_index_sequence<NormFunctor<index>::inputs.size() - 2>,
           class Values = std::make_index_sequence<Attributes<index>{}.size()>>

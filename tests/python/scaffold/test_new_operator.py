@@ -136,43 +136,39 @@ print(json.dumps([report.ok, bool(_build_info.torch_version), parties,
     assert parties == ["ORT + plugin", "ORT alone", "onnx reference", "torch library"]
 
 
-def test_function_module_gradient_and_export_follow(finished: Path, tmp_path: Path) -> None:
-    code = f"""
-import inspect, numpy as np, torch
-import myops.functional as F, myops.nn, myops.onnx, myops.ort
+IN_TORCH = {
+    NAME: f"""
 f = F.{TORCH_NAME}
 assert str(inspect.signature(f).parameters["gain"]).startswith("gain: float = 1.0")
 assert "{NAME}" in f.__doc__ and "rate:" in f.__doc__
-x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
-assert torch.autograd.gradcheck(lambda x: f(x, 1.5, 0.5), (x,), check_forward_ad=True)
-assert torch.autograd.gradgradcheck(lambda x: f(x, 1.5, 0.5), (x,))
-model = torch.nn.Sequential(torch.nn.Linear(4, 4), myops.nn.{NAME}(1.5, rate=0.5))
-data = torch.randn(2, 4)
-for mode in ("portable", "custom", "native"):
-    for exporter in ("dynamo", "torchscript"):
-        myops.onnx.export(model, (data,), "m.onnx", mode=mode, exporter=exporter,
-                          dynamic={{"input": {{0: "batch"}}}})
-        session = myops.ort.session("m.onnx")
-        (y,) = session.run(None, {{"input": data.numpy()}})
-        assert np.allclose(y, model(data).detach().numpy(), rtol=1e-5, atol=1e-6), (mode, exporter)
-print("done")
-"""
-    code = f"import os; os.chdir({str(tmp_path)!r})\n{code}"
-    assert succeed([sys.executable, "-c", code], finished).endswith("done\n")
-
-
-def test_norm_s_function_module_gradient_and_export_follow(finished: Path, tmp_path: Path) -> None:
-    code = f"""
-import inspect, numpy as np, torch
-import myops.functional as F, myops.nn, myops.onnx, myops.ort
+leaves = [torch.randn(3, 4, dtype=torch.float64, requires_grad=True)]
+call = lambda x: f(x, 1.5, 0.5)
+module = myops.nn.{NAME}(1.5, rate=0.5)
+""",
+    NORM: f"""
 f = F.{TORCH_NORM}
 assert [*inspect.signature(f).parameters] == ["x", "weight", "eps", "gain", "out"]
-x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
-w = torch.randn(4, dtype=torch.float64, requires_grad=True)
-call = lambda x, w: f(x, w, 0.1, 1.5)
-assert torch.autograd.gradcheck(call, (x, w), check_forward_ad=True)
-assert torch.autograd.gradgradcheck(call, (x, w))
-model = torch.nn.Sequential(torch.nn.Linear(4, 4), myops.nn.{NORM}(4, gain=1.5))
+assert "{NORM}" in f.__doc__ and "gain:" in f.__doc__
+leaves = [torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in ((3, 4), (4,))]
+call = lambda x, weight: f(x, weight, 0.1, 1.5)
+module = myops.nn.{NORM}(4, gain=1.5)
+""",
+}
+
+
+@pytest.mark.parametrize("name", [NAME, NORM])
+def test_function_module_gradient_export_and_inject_follow(
+    finished: Path, tmp_path: Path, name: str
+) -> None:
+    code = f"""
+import inspect, os
+import numpy as np, torch
+import myops.functional as F, myops.nn, myops.onnx, myops.ort
+os.chdir({str(tmp_path)!r})
+{IN_TORCH[name]}
+assert torch.autograd.gradcheck(call, leaves, check_forward_ad=True)
+assert torch.autograd.gradgradcheck(call, leaves)
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), module)
 data = torch.randn(2, 4)
 for mode in ("portable", "custom", "native"):
     for exporter in ("dynamo", "torchscript"):
@@ -183,10 +179,9 @@ for mode in ("portable", "custom", "native"):
         assert np.allclose(y, model(data).detach().numpy(), rtol=1e-5, atol=1e-6), (mode, exporter)
         if mode == "native":
             found, report = myops.onnx.inject("m.onnx", target="custom")
-            assert {NORM!r} in [node.op_type for node in found.graph.node], report
+            assert {name!r} in [node.op_type for node in found.graph.node], report
 print("done")
 """
-    code = f"import os; os.chdir({str(tmp_path)!r})\n{code}"
     assert succeed([sys.executable, "-c", code], finished).endswith("done\n")
 
 
