@@ -137,3 +137,22 @@ def run_python_in() -> Callable[..., subprocess.CompletedProcess[str]]:
 def run_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """``run_python_in`` with the test's own folder."""
     return functools.partial(_run_python, tmp_path)
+
+
+@pytest.fixture
+def myops_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """``myops_command(*arguments, stdin="")`` runs ``myops ...`` in the test's own folder, on a
+    terminal of 200 columns."""
+
+    def call(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "myops.cli", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=os.environ | {"COLUMNS": "200"},
+            input=stdin,
+            check=False,
+        )
+
+    return call

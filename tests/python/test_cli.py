@@ -4,9 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -31,20 +28,10 @@ def nothing():
 
 
 @pytest.fixture
-def run(tmp_path: Path):
+def run(tmp_path: Path, myops_command):
     (tmp_path / "factory.py").write_text(FACTORY)
 
-    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "myops.cli", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=os.environ | {"COLUMNS": "200"},
-            check=False,
-        )
-
-    return call
+    return myops_command
 
 
 EXPORT = ("export", "factory:make", "--input", "x=float32[2,8]", "-o", "m.onnx")

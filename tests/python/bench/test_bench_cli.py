@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,21 +13,11 @@ from .test_models import made
 
 
 @pytest.fixture
-def run(tmp_path: Path):
+def run(tmp_path: Path, myops_command):
     made(tmp_path / "a.onnx")
     made(tmp_path / "b.onnx")
 
-    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "myops.cli", "bench", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=os.environ | {"COLUMNS": "100"},
-            check=False,
-        )
-
-    return call
+    return functools.partial(myops_command, "bench")
 
 
 def test_two_models(run, tmp_path: Path) -> None:

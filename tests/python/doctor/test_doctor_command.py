@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,19 +21,8 @@ from .support import ENTRY, build, ids
 
 
 @pytest.fixture
-def run(tmp_path):
-    def call(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "myops.cli", "doctor", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=os.environ | {"COLUMNS": "200"},
-            input=stdin,
-            check=False,
-        )
-
-    return call
+def run(myops_command):
+    return functools.partial(myops_command, "doctor")
 
 
 def test_clean(run, tmp_path):

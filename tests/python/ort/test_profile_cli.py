@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,21 +14,11 @@ from . import control_flow
 
 
 @pytest.fixture
-def run(tmp_path: Path):
+def run(tmp_path: Path, myops_command):
     control_flow.saved(tmp_path)
     np.savez(tmp_path / "x.npz", **control_flow.inputs())
 
-    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "myops.cli", "profile", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=os.environ | {"COLUMNS": "100"},
-            check=False,
-        )
-
-    return call
+    return functools.partial(myops_command, "profile")
 
 
 def test_tables(run, tmp_path: Path) -> None:

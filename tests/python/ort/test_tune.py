@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,16 +127,8 @@ def test_no_model(tmp_path: Path) -> None:
         myops.ort.tune(tmp_path / "none.onnx")
 
 
-def test_command(flow: Path) -> None:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "myops.cli", "tune", str(flow), *arguments],
-            capture_output=True,
-            text=True,
-            env=os.environ | {"COLUMNS": "100"},
-            check=False,
-        )
-
+def test_command(flow: Path, myops_command) -> None:
+    run = functools.partial(myops_command, "tune", flow)
     few = ("--dim", "N=64", "--threads", "1", "--runs", "2")
     done = run(*few, "--level", "all", "--json")
     assert done.returncode == 0, done.stderr

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -216,20 +214,15 @@ def test_missing_external_data(tmp_path: Path, check_message) -> None:
     assert "b.bin" in check_message(raised.value)
 
 
-def _cli(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "myops.cli", "pack", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
-
-
-def test_command_line(tmp_path: Path) -> None:
+def test_command_line(tmp_path: Path, myops_command) -> None:
     save(network(), tmp_path / "my net.onnx")
-    done = _cli(tmp_path, "my net.onnx", "-o", "b", "--dim", "batch=3", "--triton", "--json")
+    done = myops_command("pack", "my net.onnx", "-o", "b", "--dim", "batch=3", "--triton", "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["triton"]["name"] == "my_net"
     assert all(step["ok"] for step in report["steps"])
     assert report["manifest"] == json.loads((tmp_path / "b" / "manifest.json").read_text())
-    done = _cli(tmp_path, "my net.onnx", "-o", "b")
+    done = myops_command("pack", "my net.onnx", "-o", "b")
     assert "runs without it, too" in done.stdout
     assert "python b/check.py" in done.stdout
 
@@ -244,9 +237,12 @@ def test_command_line(tmp_path: Path) -> None:
         (("net.onnx", "-o", "b", "--tolerance", "-1"), 2, "--tolerance has the form"),
     ],
 )
-def test_command_line_errors(source: Path, arguments, code: int, words: str) -> None:
-    _other_files(source.parent / "here")
-    done = _cli(source.parent, *arguments)
+def test_command_line_errors(
+    tmp_path: Path, myops_command, arguments, code: int, words: str
+) -> None:
+    save(plain(), tmp_path / "net.onnx")
+    _other_files(tmp_path / "here")
+    done = myops_command("pack", *arguments)
     assert done.returncode == code, done.stdout + done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,23 +18,13 @@ BODY = "s = Sigmoid(x) y = Mul(x, s) n = Neg(y) h = HardSigmoid<alpha=0.16666667
 
 
 @pytest.fixture
-def run(tmp_path: Path):
+def run(tmp_path: Path, myops_command):
     model = parse(BODY, "float[n,3] x", "float[n,3] z")
     for number, node in enumerate(model.graph.node):
         node.name = f"node{number}"
     onnx.save(model, tmp_path / "in.onnx")
 
-    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "myops.cli", "inject", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=os.environ | {"COLUMNS": "160"},
-            check=False,
-        )
-
-    return call
+    return functools.partial(myops_command, "inject")
 
 
 def test_list(run, tmp_path: Path) -> None:
