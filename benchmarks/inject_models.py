@@ -19,7 +19,6 @@ import numpy as np
 import onnx
 from claims import Claim, Goal, Row, Script, Settings, main
 from myops.bench import interleaved
-from myops.bench.measure import SETTLE
 from myops.onnx.inject import inject_file
 from myops.onnx.inject.inputs import proposals
 from myops.ort import session
@@ -76,7 +75,7 @@ def _row(
             },
             rounds,
             warmup=2,
-            settle=SETTLE if threads > 1 else 0.0,
+            settle=threads > 1,
             on_round=on_round,
         )
     chosen = Counter(f"{row.operator} {row.target}" for row in report.rows if row.target)

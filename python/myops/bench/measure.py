@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from time import perf_counter, sleep
+from time import perf_counter, process_time, sleep
 
 import numpy as np
 
@@ -24,8 +24,9 @@ MIN_SAMPLE = 200e-6
 
 _PIECES = 8
 
-SETTLE = 3e-3
-"""Seconds after which the worker threads of an idle ONNX Runtime session sleep."""
+# Linux counts a running thread's time at its timer ticks, 10 ms apart at most.
+_WINDOW = 10e-3
+_LONGEST_WAIT = 0.5
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,17 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
+def wait_for_idle_threads() -> None:
+    """Returns once this process uses no processor time, or after half a second: worker threads of
+    ONNX Runtime and OpenMP spin for up to some 50 ms after their last work."""
+    end = perf_counter() + _LONGEST_WAIT
+    while perf_counter() < end:
+        used = process_time()
+        sleep(_WINDOW)
+        if process_time() - used < 0.1 * _WINDOW:
+            return
+
+
 def interleaved(
     cases: Mapping[str, Callable[[], object]],
     rounds: int = 30,
@@ -110,7 +122,7 @@ def interleaved(
     *,
     seed: int = 0,
     min_sample: float = MIN_SAMPLE,
-    settle: float = 0.0,
+    settle: bool = False,
     on_round: Callable[[], object] | None = None,
 ) -> dict[str, Timing]:
     """Times the cases against each other.
@@ -126,9 +138,9 @@ def interleaved(
         warmup: calls of each case before the first sample.
         seed: of the orders.
         min_sample: seconds; short calls are repeated until one sample lasts this long.
-        settle: seconds to wait before a case's turn. Worker threads of the case before it spin for
-            a while after its last call and would take this one's cores: give ``SETTLE`` where
-            cases have thread pools of their own.
+        settle: whether to wait for idle threads before a case's turn. Worker threads of the case
+            before it spin for a while after its last call and would take this one's cores: for
+            cases with thread pools of their own.
         on_round: called after each round, for progress bars.
 
     Returns:
@@ -149,7 +161,7 @@ def interleaved(
         for order in orders(list(cases), rounds, seed):
             for name in order:
                 if settle:
-                    sleep(settle)
+                    wait_for_idle_threads()
                 cases[name]()
                 samples[name].append(_sample(cases[name], loops[name]) / loops[name])
             if on_round is not None:

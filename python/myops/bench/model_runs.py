@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from myops.bench.measure import SETTLE, Timing, interleaved, rotated
+from myops.bench.measure import Timing, interleaved, rotated
 from myops.ort.feeds import Arrays, check_run, runner, to_numpy
 from myops.ort.session import session
 
@@ -154,7 +154,7 @@ def measure(
             results = check_run(runs[0], arrays, str(variant.model))
             outputs[variant.key] = [to_numpy(value) for value in results if value.is_tensor()]
             calls[variant.key] = rotated(runs)
-        settle = SETTLE if max(variant.threads for variant in group) > 1 else 0.0
+        settle = max(variant.threads for variant in group) > 1
         timings = interleaved(calls, rounds, warmup, settle=settle, on_round=on_round)
         found += [Timed(v, timings[v.key], outputs[v.key]) for v in group]
     return found

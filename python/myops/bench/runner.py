@@ -21,7 +21,7 @@ from myops.bench import machine
 from myops.bench.agreement import TOLERANCE, check_case, expected_result
 from myops.bench.compiled import NAME as COMPILED
 from myops.bench.compiled import compiled_case
-from myops.bench.measure import SETTLE, WHERE, copy_bandwidth, interleaved
+from myops.bench.measure import WHERE, copy_bandwidth, interleaved
 from myops.bench.ort_rows import links_for, ort_cases
 from myops.bench.report import BenchReport, Measurement, Missing
 from myops.bench.rivals import OURS, Case, Data, rotation
@@ -107,7 +107,7 @@ def measure(plan: Plan, on_round: Callable[[], object] | None = None) -> Found:
                         plan.rounds,
                         plan.warmup,
                         min_sample=1e-3,
-                        settle=SETTLE if plan.threads > 1 else 0.0,
+                        settle=plan.threads > 1,
                         on_round=on_round,
                     )
                     found.missing.extend(missing)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 
 import pytest
 from myops._errors import UsageError
@@ -71,10 +72,34 @@ def test_rotated_calls_take_turns():
 
 
 def test_settle_waits_before_each_turn(monkeypatch):
-    waits: list[float] = []
-    monkeypatch.setattr(measure, "sleep", waits.append)
-    interleaved({"a": lambda: None, "b": lambda: None}, rounds=3, min_sample=0.0, settle=0.5)
-    assert waits == [0.5] * 6
+    waits: list[int] = []
+    monkeypatch.setattr(measure, "wait_for_idle_threads", lambda: waits.append(1))
+    cases = {"a": lambda: None, "b": lambda: None}
+    interleaved(cases, rounds=3, min_sample=0.0)
+    assert len(waits) == 0
+    interleaved(cases, rounds=3, min_sample=0.0, settle=True)
+    assert len(waits) == 6
+
+
+@pytest.mark.parametrize(
+    ("used", "waits"),
+    [([0.0, 0.0], 1), ([0.0, 0.01, 0.01, 0.012, 0.02, 0.0201], 3), ([0.0, 0.004, 0.01, 0.01], 2)],
+)
+def test_idle_is_when_no_time_is_used(monkeypatch, used, waits):
+    times, sleeps = iter(used), []
+    monkeypatch.setattr(measure, "process_time", lambda: next(times))
+    monkeypatch.setattr(measure, "sleep", sleeps.append)
+    measure.wait_for_idle_threads()
+    assert sleeps == [0.01] * waits
+    assert next(times, None) is None
+
+
+def test_the_wait_for_idle_threads_ends(monkeypatch):
+    used = itertools.count()
+    monkeypatch.setattr(measure, "process_time", lambda: float(next(used)))
+    monkeypatch.setattr(measure, "_LONGEST_WAIT", 0.05)
+    measure.wait_for_idle_threads()
+    assert next(used) >= 2
 
 
 @pytest.mark.parametrize("threads", [1, 2])

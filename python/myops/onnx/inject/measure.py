@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from myops.bench.measure import SETTLE, Timing, interleaved
+from myops.bench.measure import Timing, interleaved, wait_for_idle_threads
 from myops.ort.session import session
 
 ORIGINAL = "original"
@@ -141,9 +141,13 @@ class Contest:
         cases[ORIGINAL]()
         start = perf_counter()
         cases[ORIGINAL]()
-        once = perf_counter() - start
-        # Every sample comes with a run that is not timed.
-        rounds = int(seconds / (2 * len(cases) * max(once, 2e-4)))
+        turn = 2 * max(perf_counter() - start, 2e-4)  # one run is not timed
+        settle = self.threads is None or self.threads > 1
+        if settle:
+            start = perf_counter()
+            wait_for_idle_threads()
+            turn += perf_counter() - start
+        rounds = int(seconds / (len(cases) * turn))
         rounds = min(max(rounds, _FEWEST), _MOST)
         samples: dict[str, list[float]] = {name: [] for name in cases}
         for repeat in range(repeats):
@@ -152,7 +156,7 @@ class Contest:
                 rounds,
                 warmup=2,
                 seed=repeat,
-                settle=0.0 if self.threads == 1 else SETTLE,
+                settle=settle,
                 on_round=lambda: self.on_round(f"measuring: {stage}"),
             )
             for name, timing in timings.items():
