@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+# clang-format and cmake of this environment, which need not be activated.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
 # Significant bits and least normal exponent of each storage type.
 _FORMATS = {
     "float64": (53, -1022),
