@@ -19,6 +19,7 @@
 #include "compat.hpp"
 #include "devices.hpp"
 #include "norm.hpp"
+#include "schema.hpp"
 #include MYOPS_OP_LIST
 
 namespace myops::torch_glue {
@@ -256,11 +257,7 @@ std::string schema(const OpInfo& op, Direction direction) {
   for (std::size_t i = 0; i < op.input_count; ++i, separator = ", ") {
     text << separator << "Tensor " << op.input_names[i];
   }
-  text.precision(17);
-  text << std::showpoint;
-  for (std::size_t i = 0; i < op.attribute_count; ++i) {
-    text << ", float " << op.attributes[i].name << "=" << op.attributes[i].default_value;
-  }
+  text << attribute_arguments(op);
   const std::size_t results = backward ? op.input_count : op.output_count;
   text << ") -> (Tensor";
   for (std::size_t i = 1; i < results; ++i) text << ", Tensor";

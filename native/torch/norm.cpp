@@ -13,7 +13,6 @@
 
 #include <array>
 #include <mutex>
-#include <sstream>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -21,6 +20,7 @@
 #include "compat.hpp"
 #include "glue.hpp"
 #include "ops/norm.hpp"
+#include "schema.hpp"
 
 namespace myops::torch_glue {
 namespace {
@@ -284,14 +284,7 @@ struct ForwardGlue<index, std::index_sequence<R...>, std::index_sequence<A...>> 
 /// The schema's text after the name: tensors, attributes with defaults, outputs, results.
 std::string signature(const OpInfo& op, const std::string& tensors, const std::string& outs,
                       const char* results) {
-  std::ostringstream text;
-  text.precision(17);
-  text << std::showpoint << "(" << tensors;
-  for (std::size_t i = 0; i < op.attribute_count; ++i) {
-    text << ", float " << op.attributes[i].name << "=" << op.attributes[i].default_value;
-  }
-  text << outs << ") -> " << results;
-  return text.str();
+  return "(" + tensors + attribute_arguments(op) + outs + ") -> " + results;
 }
 
 template <class OnCpu, class OnCuda, class Meta, class Autograd>

@@ -9,6 +9,7 @@
 
 #include "autograd.hpp"
 #include "norm.hpp"
+#include "schema.hpp"
 
 namespace myops::torch_glue {
 namespace {
@@ -28,11 +29,7 @@ std::string schema(const OpInfo& op, Pass pass, bool out) {
     text << separator << "Tensor " << argument_name(op, pass, i);
     separator = ", ";
   }
-  text.precision(17);
-  text << std::showpoint;
-  for (std::size_t i = 0; i < op.attribute_count; ++i) {
-    text << ", float " << op.attributes[i].name << "=" << op.attributes[i].default_value;
-  }
+  text << attribute_arguments(op);
   const std::size_t results = result_count(op.input_count, pass);
   if (out) {
     text << ", *";

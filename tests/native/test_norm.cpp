@@ -115,6 +115,20 @@ void for_each_norm(Check check) {
   }
 }
 
+template <class Storage, class Compute>
+void run_backward(const NormKernels& kernels, const Values<Storage>& grad, const Values<Storage>& x,
+                  const Values<Storage>& weight, Values<Storage>& x_grad,
+                  std::vector<Compute>& weight_grad, std::int64_t width) {
+  kernels.backward({grad.data(),
+                    x.data(),
+                    weight.data(),
+                    x_grad.data(),
+                    weight_grad.data(),
+                    rows,
+                    width,
+                    {1e-5}});
+}
+
 template <class Storage>
 bool same_bits(const Values<Storage>& a, const Values<Storage>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(Storage)) == 0;
@@ -202,14 +216,7 @@ TEST_CASE("norm: backward") {
       const auto weight = random_values<Storage>(width, 2, 3);
       Values<Storage> x_grad(x.size());
       std::vector<Compute> weight_grad(weight.size(), 0);
-      kernels.backward({grad.data(),
-                        x.data(),
-                        weight.data(),
-                        x_grad.data(),
-                        weight_grad.data(),
-                        rows,
-                        width,
-                        {1e-5}});
+      run_backward(kernels, grad, x, weight, x_grad, weight_grad, width);
       const double epsilon = static_cast<double>(std::numeric_limits<Compute>::epsilon());
       const double rounding = Format<Storage>::tolerance < 1 ? Format<Storage>::ulp / 2 : 0;
       std::vector<long double> shares(weight.size(), 0);
@@ -270,14 +277,7 @@ TEST_CASE("norm: the same bits on every ISA") {
       std::vector<Compute> weight_grad(weight.size(), 0);
       kernels.forward(
           {x.data(), other.data(), weight.data(), y.data(), sum.data(), rows, width, {1e-5}});
-      kernels.backward({other.data(),
-                        x.data(),
-                        weight.data(),
-                        x_grad.data(),
-                        weight_grad.data(),
-                        rows,
-                        width,
-                        {1e-5}});
+      run_backward(kernels, other, x, weight, x_grad, weight_grad, width);
       const std::vector<std::vector<char>> found = {bytes(y), bytes(sum), bytes(x_grad),
                                                     bytes(weight_grad)};
       const auto known = first.try_emplace({Format<Storage>::dtype, width}, found).first;

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -173,8 +172,7 @@ def _with_entry(root: Path, code: str, names: Names, after: str) -> str:
     return f"{head}\n\n\n{code}\n\n{listed}{text[found.end() :]}"
 
 
-@contextlib.contextmanager
-def _all_or_none(contents: dict[Path, str]) -> Iterator[None]:
+def _write_all_or_none(contents: dict[Path, str]) -> None:
     """Writes all files under temporary names beside them, then moves them into place."""
     moves: list[tuple[str, Path]] = []
     try:
@@ -184,7 +182,6 @@ def _all_or_none(contents: dict[Path, str]) -> Iterator[None]:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text)
             Path(name).chmod(path.stat().st_mode)
-        yield
         for name, path in moves:
             Path(name).replace(path)
     finally:
@@ -274,6 +271,5 @@ def new_operator(
         _with_norm(root, entry, names) if kind == "norm" else _with_entry(root, entry, names, after)
     )
     contents = {path: header, _SPEC: spec}
-    with _all_or_none({root / path: text for path, text in contents.items()}):
-        pass
+    _write_all_or_none({root / path: text for path, text in contents.items()})
     return Change(root, tuple(contents), names, _places(contents, names))
